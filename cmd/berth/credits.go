@@ -70,7 +70,7 @@ func newLedger(conn *cli.Connection) *cobra.Command {
 			for _, l := range lines {
 				execution := cli.OrNone(l.ExecutionID)
 				if l.ExecutionID != nil {
-					execution = shortID(cmd, *l.ExecutionID)
+					execution = cli.ShortID(cmd, *l.ExecutionID)
 				}
 				t.AppendRow(cli.Row(l.Seq, l.At.Time().Format("2006-01-02 15:04:05"), l.Kind, l.Amount, l.Balance, l.Held,
 					execution, cli.OrNone(l.Note)))

@@ -17,6 +17,7 @@ import (
 	"berth/api/wire"
 	"berth/cmd/berth/cli"
 	"berth/cmd/berth/dev"
+	"berth/cmd/berth/execution"
 	"berth/compute"
 	"berth/examples"
 )
@@ -48,7 +49,7 @@ takes about a minute and a half and cleans up. With --keep the cluster stays, in
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.keep, "keep", false, "leave the cluster running and print how to use it")
-	registerObjective(flags, &f.objective)
+	execution.RegisterObjective(flags, &f.objective)
 	flags.StringVar(&f.gpus, "gpus", "", "simulated `GPUs`, as for berth dev (default "+dev.DefaultGPUs+")")
 	flags.BoolVar(&f.jsonOutput, "json", false, "print the result as JSON")
 	return cmd
@@ -119,7 +120,7 @@ func (f *demoFlags) show(cmd *cobra.Command, state dev.State) error {
 	if f.jsonOutput {
 		err = cli.PrintJSON(cmd.OutOrStdout(), result)
 	} else {
-		err = printSelection(cmd.OutOrStdout(), result)
+		err = execution.PrintSelection(cmd.OutOrStdout(), result)
 	}
 	if err == nil {
 		err = shown(result)
@@ -177,5 +178,5 @@ func (f *demoFlags) ask(cmd *cobra.Command, state dev.State) (wire.Selection, er
 	}
 	fmt.Fprintf(out, "A follower, %s, took the GPU selection %s.\n", addrs[0], started.ExecutionID)
 	fmt.Fprintln(out, "The same matrix product now executes on every GPU type:")
-	return watch(cmd, c, started.ExecutionID)
+	return execution.Watch(cmd, c, started.ExecutionID)
 }

@@ -6,6 +6,8 @@ import (
 	"berth/cmd/berth/account"
 	"berth/cmd/berth/admin"
 	"berth/cmd/berth/cli"
+	"berth/cmd/berth/execution"
+	"berth/cmd/berth/inspect"
 	"berth/cmd/berth/storage"
 )
 
@@ -30,8 +32,10 @@ Add a machine to it:       berth admin token create, then berth node --help`,
 		&cobra.Group{ID: groupCluster, Title: "Run a cluster:"},
 	)
 	for _, cmd := range []*cobra.Command{
-		newRun(), newService(), newDeploy(), newLogs(), newOutputs(), newMetrics(), newCallbacks(), newPs(),
-		newShow(), newExplain(), newAbort(), newStop(), newRm(), newGPU(), newCredits(),
+		execution.NewRun(), execution.NewService(), execution.NewDeploy(),
+		inspect.NewLogs(), inspect.NewOutputs(), inspect.NewMetrics(), inspect.NewCallbacks(), inspect.NewPs(),
+		inspect.NewShow(), inspect.NewExplain(),
+		execution.NewAbort(), execution.NewStop(), execution.NewRm(), execution.NewGPU(), newCredits(),
 		account.NewLogin(), account.NewLogout(), account.NewWhoami(), account.NewPassword(), account.NewContext(),
 		account.NewKeys(), account.NewOrgs(), account.NewInvite(),
 		account.NewSecrets(), account.NewEnv(), account.NewBilling(), storage.New(),
@@ -40,7 +44,7 @@ Add a machine to it:       berth admin token create, then berth node --help`,
 		root.AddCommand(cmd)
 	}
 	for _, cmd := range []*cobra.Command{
-		admin.New(), newReplay(), newWhatIf(), newVersion(),
+		admin.New(), inspect.NewReplay(), inspect.NewWhatIf(), newVersion(),
 	} {
 		cmd.GroupID = groupCluster
 		root.AddCommand(cmd)
