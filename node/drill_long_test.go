@@ -5,6 +5,7 @@ package node_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -171,12 +172,7 @@ func mustVanish(t *testing.T, c *nodetest.Processes, api *client.Client, id comp
 	t.Helper()
 	nodetest.Eventually(t, time.Minute, "what is not in the state to be ended", func() bool { return !hasProcess(t, id) })
 	nodetest.Eventually(t, time.Minute, "nobody to have a word of it left", func() bool {
-		for _, p := range c.Nodes {
-			if words, err := os.ReadDir(filepath.Join(p.Config.DataDir, "outbox")); err != nil || len(words) > 0 {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(c.Nodes, func(p *nodetest.Process) bool { return !hasReported(t, p, id) })
 	})
 	if _, err := api.Execution(t.Context(), id, 0); client.CodeOf(err) == "" {
 		t.Errorf("it is in the state: %v", err)

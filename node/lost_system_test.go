@@ -128,10 +128,8 @@ func (l *losses) killed() {
 	measured.mustBeArchived(l.T, api)
 	l.staysDown(victim)
 	victim.Start()
-	outbox := filepath.Join(victim.Config.DataDir, "outbox")
 	nodetest.Eventually(l, time.Minute, "the node's words to be refused", func() bool {
-		waiting, err := os.ReadDir(outbox)
-		return err == nil && len(waiting) == 0
+		return hasReported(l.T, victim, stays) && hasReported(l.T, victim, goes)
 	})
 	prints.mustReturn(l.T, api, victim)
 	back := mustFinish(l.T, l.api(victim), stays)
@@ -252,4 +250,18 @@ func pauseTest(ctx context.Context, d time.Duration) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
+}
+
+// hasReported reports whether the state has accepted or finally refused what a node has to
+// say of all attempts of an execution there.
+func hasReported(t *testing.T, p *nodetest.Process, id compute.ExecutionID) bool {
+	t.Helper()
+	attempts, err := filepath.Glob(filepath.Join(p.Config.DataDir, "attempts", id.String(), "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return !slices.ContainsFunc(attempts, func(dir string) bool {
+		_, err := os.Stat(filepath.Join(dir, "reported"))
+		return err != nil
+	})
 }

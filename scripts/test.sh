@@ -28,7 +28,7 @@ export BERTH_TEST_GCS_FLAGS="-tags=$tags,gcs ${BERTH_TEST_FLAGS#* }"
 # also those that mostly compute or answer one request after another, and those that
 # take minutes to compile for it. It does not cover other processes.
 race='api/client|cluster(/.*)?|gpu|node/(inference/meter|logs|mirror|replication|storage)'
-[[ $tags != long ]] || race+='|api(/edge(/.*)?)?|fsm(/.*)?|node(/(executor(/(inputs|live|prepare))?|leader|worker))?'
+[[ $tags != long ]] || race+='|api(/(billing|deployment|edge(/.*)?|execution|submission))?|fsm(/.*)?|node(/(executor(/(inputs|live|prepare))?|leader|worker))?'
 export BERTH_TEST_RACE="^berth/($race)\$"
 
 # Tests that execute code share the machine's cgroups, networks and devices, so

@@ -91,7 +91,7 @@ func (a *agent) adopt(k key, d *directory) {
 			a.disk.remove(k)
 		}
 	case state.Outcome != nil:
-		a.conclude(*state.Outcome, true)
+		a.conclude(*state.Outcome, false)
 	default:
 		a.conclude(a.supervisorLost(k, state), false)
 	}
@@ -366,10 +366,11 @@ func (a *agent) gone(k key) {
 	if a.live[k] == nil {
 		return
 	}
-	state := a.directory(k).read()
+	d := a.directory(k)
+	state := d.read()
 	switch {
 	case state.Outcome != nil:
-		a.conclude(*state.Outcome, true)
+		a.conclude(*state.Outcome, state.Outcome.Ran && d.durable && d.synced == len(d.journal))
 	case state.Starting:
 		a.conclude(a.supervisorLost(k, state), false)
 	default:

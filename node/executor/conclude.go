@@ -69,7 +69,7 @@ func (e *Executor) lost(k live.Key, state journal.State, detail string) compute.
 type ending struct {
 	compute.Outcome
 
-	journaled bool // The attempt's journal has all of it that cannot be found out again.
+	journaled bool // The attempt's journal has on disk all of it that cannot be found out again.
 }
 
 // concludeWithOutputs stores the outputs of the attempt before it concludes it, so
@@ -104,7 +104,7 @@ func (e *Executor) conclude(a *live.Attempt, end ending) {
 		e.log.Error("attempt directory not created", "execution", a.Key.Execution, "attempt", a.Key.Epoch, "err", err)
 	}
 	if err := e.outbox.put(outcome, end.journaled); err != nil {
-		// It is still reported. If this process ends before, the journal has it.
+		// It is still reported. If this process ends before, the next one has the journal.
 		e.log.Error("outcome not persisted", "execution", a.Key.Execution, "attempt", a.Key.Epoch, "err", err)
 	}
 	e.dirs.Clean(a.Key)

@@ -49,15 +49,16 @@ func (e *Executor) start(ctx context.Context, a *live.Attempt, w compute.Work) b
 // dials the supervisor.
 func (e *Executor) follow(ctx context.Context, a *live.Attempt, conn *supervise.Conn) bool {
 	for ctx.Err() == nil {
+		ended := false
 		if conn != nil {
 			a.Connect(conn)
-			e.listen(ctx, a, conn)
+			ended = e.listen(ctx, a, conn)
 			a.Disconnect()
 		}
 		if ctx.Err() != nil {
 			return false
 		}
-		next, end := e.settle(ctx, a)
+		next, end := e.settle(ctx, a, ended)
 		if end != nil {
 			return e.concludeWithOutputs(ctx, a, *end)
 		}
@@ -66,15 +67,17 @@ func (e *Executor) follow(ctx context.Context, a *live.Attempt, conn *supervise.
 	return false
 }
 
-// listen handles the supervisor's events until the attempt or the connection ends.
-func (e *Executor) listen(ctx context.Context, a *live.Attempt, conn *supervise.Conn) {
+// listen handles the supervisor's events until the attempt or the connection ends. It
+// reports whether the supervisor has said that the attempt ended, which it does once its
+// journal has that on disk.
+func (e *Executor) listen(ctx context.Context, a *live.Attempt, conn *supervise.Conn) (ended bool) {
 	defer context.AfterFunc(ctx, conn.Close)()
 	reporting, cancel := context.WithCancel(ctx)
 	defer cancel() // After the end, the start need not be reported.
 	for {
 		event, err := conn.Next()
 		if err != nil || event.Ended {
-			return
+			return err == nil
 		}
 		if event.Readiness {
 			e.reports.ready(ctx, a, event.Ready)
@@ -92,9 +95,9 @@ func (e *Executor) listen(ctx context.Context, a *live.Attempt, conn *supervise.
 }
 
 // settle determines the state of an attempt whose supervisor closed its
-// connection. It returns how the attempt ended, or a new connection to the supervisor,
-// or neither when ctx ends.
-func (e *Executor) settle(ctx context.Context, a *live.Attempt) (*supervise.Conn, *ending) {
+// connection, and said before that it ended or not. It returns how the attempt ended,
+// or a new connection to the supervisor, or neither when ctx ends.
+func (e *Executor) settle(ctx context.Context, a *live.Attempt, ended bool) (*supervise.Conn, *ending) {
 	dir := e.dirs.Dir(a.Key)
 	name := filepath.Join(dir, supervise.JournalFile)
 	tick := time.NewTicker(dyingPoll)
@@ -104,7 +107,8 @@ func (e *Executor) settle(ctx context.Context, a *live.Attempt) (*supervise.Conn
 	for {
 		state, err := journal.Read(name)
 		if err == nil && state.Outcome != nil {
-			return nil, &ending{*state.Outcome, true}
+			// Before code is started, a journal's directory need not be on disk.
+			return nil, &ending{*state.Outcome, ended && state.Outcome.Ran}
 		}
 		held, err := journal.Open(name)
 		if err == nil {
@@ -145,7 +149,7 @@ func (e *Executor) kill(a *live.Attempt) {
 func (e *Executor) endUnsupervised(a *live.Attempt, state journal.State) *ending {
 	e.kill(a)
 	if state.Outcome != nil {
-		return &ending{*state.Outcome, true}
+		return &ending{Outcome: *state.Outcome} // Its line may not be on disk yet.
 	}
 	detail := e.dirs.StderrTail(a.Key)
 	if state.Damaged {

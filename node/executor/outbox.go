@@ -50,7 +50,7 @@ func openOutbox(dir string, logger *slog.Logger) (*outbox, error) {
 			continue // Kept for inspection.
 		}
 		if strings.HasSuffix(name, newSuffix) {
-			os.Remove(name) // It may be incomplete. The attempt's journal has the outcome.
+			os.Remove(name) // It may be incomplete. Adoption ends the attempt by its journal.
 			continue
 		}
 		data, err := os.ReadFile(name)
@@ -59,7 +59,7 @@ func openOutbox(dir string, logger *slog.Logger) (*outbox, error) {
 		}
 		outcome, err := journal.Decode(data)
 		if err != nil {
-			// The attempt's journal has the outcome, which adoption puts here again.
+			// Adoption ends the attempt by its journal.
 			logger.Error("corrupt outcome set aside", "path", name, "err", err)
 			if err := os.Rename(name, name+badSuffix); err != nil {
 				return nil, fmt.Errorf("open outbox: %w", err)

@@ -39,22 +39,32 @@ const (
 // not exist. It takes 200 KiB of disk until it is written to: the file system has no
 // second superblocks, with which it would be repaired.
 func Format(ctx context.Context, name string, sizeMiB int64) error {
+	err := format(ctx, name, sizeMiB)
+	if err != nil {
+		return err
+	}
+	if err = empty(ctx, name); err != nil {
+		_ = os.Remove(name)
+		return fmt.Errorf("make file system: %w", err)
+	}
+	return nil
+}
+
+// format is Format, and leaves lost+found.
+func format(ctx context.Context, name string, sizeMiB int64) error {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("make file system: %w", err)
 	}
 	err = file.Truncate(max(sizeMiB, MinMiB) << 20)
-	if err = errors.Join(err, file.Close()); err != nil {
-		return fmt.Errorf("make file system: %w", err)
-	}
-	var stderr bytes.Buffer
-	mkfs := exec.CommandContext(ctx, Program, "-q", "-F", "-O", "^has_journal,^resize_inode,sparse_super2",
-		"-E", "lazy_itable_init=1,nodiscard,num_backup_sb=0", "-i", strconv.Itoa(inodeBytes), "-m", "0", name)
-	mkfs.Stderr = &stderr
-	if err = mkfs.Run(); err != nil {
-		err = fmt.Errorf("%s: %w: %s", Program, err, bytes.TrimSpace(stderr.Bytes()))
-	} else {
-		err = empty(ctx, name)
+	if err = errors.Join(err, file.Close()); err == nil {
+		var stderr bytes.Buffer
+		mkfs := exec.CommandContext(ctx, Program, "-q", "-F", "-O", "^has_journal,^resize_inode,sparse_super2",
+			"-E", "lazy_itable_init=1,nodiscard,num_backup_sb=0", "-i", strconv.Itoa(inodeBytes), "-m", "0", name)
+		mkfs.Stderr = &stderr
+		if err = mkfs.Run(); err != nil {
+			err = fmt.Errorf("%s: %w: %s", Program, err, bytes.TrimSpace(stderr.Bytes()))
+		}
 	}
 	if err != nil {
 		_ = os.Remove(name)
@@ -63,17 +73,30 @@ func Format(ctx context.Context, name string, sizeMiB int64) error {
 	return nil
 }
 
-// empty removes the directory that Program leaves in a file system for its repair.
+// empty removes what Program leaves in the file system in a file.
 func empty(ctx context.Context, name string) error {
-	root, err := Mount(name, false)
+	root, err := mountEmpty(name)
 	if err != nil {
 		return err
 	}
-	err = unix.Unlinkat(int(root.Fd()), "lost+found", unix.AT_REMOVEDIR)
-	if err = errors.Join(err, root.Close()); err != nil {
+	if err := root.Close(); err != nil {
 		return err
 	}
 	return Released(ctx, name)
+}
+
+// mountEmpty mounts a new file system without the directory that Program leaves there for
+// its repair.
+func mountEmpty(name string) (*os.File, error) {
+	root, err := Mount(name, false)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Unlinkat(int(root.Fd()), "lost+found", unix.AT_REMOVEDIR); err != nil {
+		root.Close()
+		return nil, fmt.Errorf("empty file system: %w", err)
+	}
+	return root, nil
 }
 
 // Released waits until nothing has the file system in the file mounted, so that the file

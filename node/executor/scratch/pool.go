@@ -126,12 +126,13 @@ func (p *Pool) make(ctx context.Context, sizeMiB int64) (*os.File, error) {
 	}
 	name := filepath.Join(p.dir, fmt.Sprintf("%d-%d", os.Getpid(), p.number.Add(1)))
 	defer os.Remove(name)
-	if sizeMiB == 0 || sizeMiB == p.sizeMiB {
-		err = p.copyTemplate(ctx, name)
-	} else {
-		err = Format(ctx, name, sizeMiB)
+	if sizeMiB != 0 && sizeMiB != p.sizeMiB {
+		if err := format(ctx, name, sizeMiB); err != nil {
+			return nil, err
+		}
+		return mountEmpty(name)
 	}
-	if err != nil {
+	if err := p.copyTemplate(ctx, name); err != nil {
 		return nil, err
 	}
 	return Mount(name, false)
