@@ -27,7 +27,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Buckets: []float64{.005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 15, 60},
 		}),
 		outbox: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "berth_executor_outbox_outcomes", Help: "Outcomes on disk that the state does not have yet.",
+			Name: "berth_executor_outbox_outcomes", Help: "Outcomes of ended attempts that the state does not have yet.",
 		}),
 		retries: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "berth_executor_report_retries_total", Help: "Reports to the state that had to be repeated.",

@@ -12,6 +12,7 @@ import (
 	"berth/node/executor/journal"
 	"berth/node/executor/live"
 	"berth/node/executor/prepare"
+	"berth/node/executor/supervise"
 )
 
 func TestSurplus(t *testing.T) {
@@ -179,5 +180,42 @@ func TestEarlierEpochIsEnded(t *testing.T) {
 		if a.Stopped() != test.want {
 			t.Errorf("%s: it is stopped %v, want %v", test.name, a.Stopped(), test.want)
 		}
+	}
+}
+
+// TestOnlyAnnouncedEndsCountAsJournaled checks that the line of a journal stands for a
+// file of the outbox only if its supervisor said that it is on disk, and if code ran.
+func TestOnlyAnnouncedEndsCountAsJournaled(t *testing.T) {
+	for _, test := range []struct {
+		name                 string
+		announced, ran, want bool
+	}{
+		{name: "announced", announced: true, ran: true, want: true},
+		{name: "not announced", ran: true},
+		{name: "never started", announced: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e := &Executor{dirs: live.NewDirs(t.TempDir(), slog.New(slog.DiscardHandler))}
+			k := live.Key{Execution: compute.ExecutionID{UUID: compute.UUID{9}}, Epoch: 1}
+			name := e.dirs.File(k, supervise.JournalFile)
+			if err := os.MkdirAll(e.dirs.Dir(k), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := journal.Create(name); err != nil {
+				t.Fatal(err)
+			}
+			j, err := journal.Open(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer j.Close()
+			if err := j.Ended(compute.Outcome{Execution: k.Execution, Epoch: k.Epoch, Ran: test.ran}); err != nil {
+				t.Fatal(err)
+			}
+			_, end := e.settle(t.Context(), live.NewAttempt(k, 0, time.Now(), 0), test.announced)
+			if end == nil || end.Ran != test.ran || end.journaled != test.want {
+				t.Errorf("it ended as %+v, want journaled %v", end, test.want)
+			}
+		})
 	}
 }
