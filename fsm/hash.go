@@ -8,16 +8,16 @@ import (
 	"berth/fsm/store"
 )
 
-// lean returns an execution without its code: a record's hash counts the code
-// by its hash, which the record carries anyway, so that a change of status does
-// not hash the code again.
-func lean(e *compute.Execution) *compute.Execution {
+// lean returns an execution without its code, in room if it has one: a record's hash
+// counts the code by its hash, which the record carries anyway, so that a change of
+// status does not hash the code again.
+func lean(e, room *compute.Execution) *compute.Execution {
 	if e.Bundle.Inline == nil {
 		return e
 	}
-	out := *e
-	out.Bundle.Inline = nil
-	return &out
+	*room = *e
+	room.Bundle.Inline = nil
+	return room
 }
 
 // Hash returns the hash of the whole state. Replicas that have applied the

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"berth/fsm/format"
 	"berth/fsm/store"
@@ -67,13 +68,7 @@ func (p payload[C]) row() *row {
 		onFullDisk: p.onFullDisk, beforeBootstrap: p.beforeBootstrap,
 		is:     func(cmd Command) bool { _, is := cmd.(C); return is },
 		schema: store.SchemaOf[C](),
-		decode: func(payload []byte) (Command, error) {
-			var cmd C
-			if err := store.DecodeRecord(payload, &cmd); err != nil {
-				return nil, err
-			}
-			return cmd, nil
-		},
+		decode: decoderOf[C](),
 		needs: func(cmd Command) uint64 {
 			if p.uses == nil {
 				return p.since
@@ -91,6 +86,26 @@ func (p payload[C]) row() *row {
 		r.term = func(cmd Command) uint64 { return p.term(cmd.(C)) }
 	}
 	return r
+}
+
+// decoderOf returns what decodes commands C. It decodes where others were decoded before, so
+// that a command is allocated once: in the interface.
+func decoderOf[C any]() func(payload []byte) (Command, error) {
+	var rooms sync.Pool // It has *C values that are zero.
+	return func(payload []byte) (cmd Command, err error) {
+		room, ok := rooms.Get().(*C)
+		if !ok {
+			room = new(C)
+		}
+		if err = store.DecodeZero(payload, room); err == nil {
+			cmd = *room
+		} else {
+			err = fmt.Errorf("decode %T: %w", *room, err)
+		}
+		*room = *new(C)
+		rooms.Put(room)
+		return cmd, err
+	}
 }
 
 // table finds the row of a command. It never changes.

@@ -85,14 +85,19 @@ func EncodeBehind(header int, value any) ([]byte, error) {
 
 // hashOf returns the hash of a record's encoding.
 func hashOf(record any) [sha256.Size]byte {
-	e, p := pointerTo(record)
-	if e == nil {
-		return sha256.Sum256(MustEncode(record))
-	}
 	buffer := takeBuffer()
 	defer giveBuffer(buffer)
-	*buffer = e.append(*buffer, p)
+	*buffer = appendTo(*buffer, record)
 	return sha256.Sum256(*buffer)
+}
+
+// appendTo appends the encoding of a record to dst.
+func appendTo(dst []byte, record any) []byte {
+	e, p := pointerTo(record)
+	if e == nil {
+		return append(dst, MustEncode(record)...)
+	}
+	return e.append(dst, p)
 }
 
 // buffers has *[]byte values for encodings that are not kept.

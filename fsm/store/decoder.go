@@ -35,10 +35,16 @@ func decodeNew(e *encoder, mode cbor.DecMode, data []byte, v any, p unsafe.Point
 // newOf returns the value that data encodes.
 func newOf[V any](data []byte) (*V, error) {
 	v := new(V)
+	return v, DecodeZero(data, v)
+}
+
+// DecodeZero sets v, which is zero, to the value that data encodes. After an error v is
+// not defined.
+func DecodeZero[V any](data []byte, v *V) error {
 	if e := encoderOf(reflect.TypeFor[V]()); e != nil {
-		return v, decodeNew(e, codec.dec, data, v, unsafe.Pointer(v))
+		return decodeNew(e, codec.dec, data, v, unsafe.Pointer(v))
 	}
-	return v, codec.dec.Unmarshal(data, v)
+	return codec.dec.Unmarshal(data, v)
 }
 
 // MustDecode returns the record that MustEncode encoded.

@@ -18,7 +18,8 @@ const (
 
 // PackedMap is an ordered copy-on-write map from keys of one width to bytes, for
 // many small rows. Rows are stored together in pages, and pages in segments. A
-// change replaces the page. Only one goroutine writes to the map and shares it.
+// change replaces the page, but for appends to one that was made since Share.
+// Only one goroutine writes to the map and shares it.
 // The B-tree behind Table is not used here: after a split its arrays retain
 // pages that have been replaced.
 type PackedMap struct {
@@ -29,6 +30,7 @@ type PackedMap struct {
 	generation *generation  // Segments of this generation may be written to.
 	open       bool         // The list of segments may be written to.
 	shared     bool         // Nothing was written since Share.
+	tail       Page         // The page that the last append made since Share; nil for none.
 	builder    *pageBuilder // Owned by the goroutine that writes.
 }
 
@@ -41,7 +43,7 @@ type segment struct {
 // generation identifies a map between two calls of Share.
 type generation struct{ _ byte }
 
-// Page is a list of rows in the order of their keys. It never changes:
+// Page is a list of rows in the order of their keys. Once it is shared it never changes:
 //
 //	number of rows (u8), length of the common prefix of their keys (u8), prefix
 //	for each row: the rest of its key
@@ -62,7 +64,7 @@ func NewPackedMap(width int, bare bool) PackedMap {
 // Share makes the current content safe to hand out.
 func (s *PackedMap) Share() {
 	if !s.shared {
-		s.generation, s.open, s.shared = new(generation), false, true
+		s.generation, s.open, s.shared, s.tail = new(generation), false, true, nil
 	}
 }
 
@@ -194,7 +196,8 @@ func (s *PackedMap) value(p Page, i int) []byte {
 	}
 }
 
-// Get returns the value at key. The caller must not write to it.
+// Get returns the value at key. The caller must not write to it. In the goroutine that
+// writes to the map it is valid until the next change.
 func (s *PackedMap) Get(key []byte) ([]byte, bool) {
 	p := s.pageOf(key)
 	if p == nil {
@@ -237,7 +240,7 @@ func (s *PackedMap) CountBefore(key []byte) (n int) {
 	return n + i
 }
 
-// Set stores a copy of a row.
+// Set stores a copy of a row. The value must not lie in the map.
 func (s *PackedMap) Set(key, value []byte) {
 	d := s.builder
 	d.reset()
@@ -308,6 +311,7 @@ func (s *PackedMap) Remove(key []byte) {
 // splice returns p with a row at an index, in place of the one there if found says so. It
 // is the page that the builder would make, made without reading the other rows. It returns
 // nil where the common prefix of the keys changes, and where the page would be too large.
+// The second append to a page since Share leaves room for others, which change it in place.
 func (s *PackedMap) splice(p Page, at int, found bool, key, value []byte) Page {
 	n, prefix, suffixes := s.shape(p)
 	pre := len(prefix)
@@ -329,7 +333,14 @@ func (s *PackedMap) splice(p Page, at int, found bool, key, value []byte) Page {
 	if n > pageRows || size > pageBytes {
 		return nil
 	}
-	out := make(Page, 0, size)
+	appends, room := !found && at == n-1, size
+	if appends && s.tail != nil && &s.tail[0] == &p[0] {
+		if size <= cap(p) {
+			return s.extend(p, rest, value)
+		}
+		room = pageBytes
+	}
+	out := make(Page, 0, room)
 	out = append(out, byte(n), byte(pre))
 	out = append(out, prefix...)
 	out = append(append(append(out, keys[:at*w]...), rest...), keys[at*w:]...)
@@ -337,7 +348,25 @@ func (s *PackedMap) splice(p Page, at int, found bool, key, value []byte) Page {
 	if !s.keysOnly {
 		out = append(binary.AppendUvarint(out, uint64(len(value))), value...)
 	}
+	if appends {
+		s.tail = out
+	}
 	return append(out, values[to:]...)
+}
+
+// extend appends a row to p, which has room for it, in place. Rest is its key without the
+// common prefix.
+func (s *PackedMap) extend(p Page, rest, value []byte) Page {
+	_, prefix, suffixes := s.shape(p)
+	keysEnd, end := 2+len(prefix)+len(suffixes), len(p)
+	p = p[:end+len(rest)]
+	copy(p[keysEnd+len(rest):], p[keysEnd:end])
+	copy(p[keysEnd:], rest)
+	p[0]++
+	if s.keysOnly {
+		return p
+	}
+	return append(binary.AppendUvarint(p, uint64(len(value))), value...)
 }
 
 // cut returns p without the row at an index, as splice does.

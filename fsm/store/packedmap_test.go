@@ -97,6 +97,56 @@ func TestPackedMapIsAMap(t *testing.T) {
 	}
 }
 
+// TestSharedRowsDoNotChange appends rows, changes and removes some of them, and shares the map at
+// random times: appends change pages in place, but none that was shared.
+func TestSharedRowsDoNotChange(t *testing.T) {
+	for _, bare := range []bool{false, true} {
+		t.Run(fmt.Sprint("bare ", bare), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(5, 5))
+			s, want := NewPackedMap(8, bare), make(map[string]string)
+			type copied struct {
+				rows PackedMap
+				want map[string]string
+			}
+			var copies []copied
+			key := func(i int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(i)*2) }
+			put := func(k []byte) {
+				value := ""
+				if !bare {
+					value = string(bytes.Repeat([]byte{byte(rng.IntN(256))}, rng.IntN(40)))
+				}
+				s.Set(k, []byte(value))
+				want[string(k)] = value
+			}
+			for next := range 6000 {
+				put(key(next))
+				switch recent := max(0, next-rng.IntN(20)); rng.IntN(60) {
+				case 0:
+					put(key(recent))
+				case 1:
+					put(append(key(recent)[:7], byte(recent*2+1)))
+				case 2:
+					s.Remove(key(recent))
+					delete(want, string(key(recent)))
+				case 3, 4, 5:
+					s.Share()
+					if shared := s; rng.IntN(4) == 0 {
+						shared.Freeze()
+						copies = append(copies, copied{shared, maps.Clone(want)})
+					}
+				}
+				if next%50 == 0 {
+					checkPages(t, &s)
+				}
+			}
+			checkPackedMap(t, &s, want)
+			for _, c := range copies {
+				checkPackedMap(t, &c.rows, c.want)
+			}
+		})
+	}
+}
+
 // checkPages checks that the pages are those that are built of all their rows, although
 // most changes copy most of a page.
 func checkPages(t *testing.T, s *PackedMap) {

@@ -148,7 +148,8 @@ type records[K, V any] struct {
 
 	compare func(a, b K) int
 	key     func(*V) K
-	lean    func(*V) *V // The part of a record that is hashed; nil for all of it.
+	lean    func(v, room *V) *V // As that of Cold.
+	room    *V                  // For lean.
 	sum     Sum
 	last    *V          // The newest record that is not cold, until sum has its hash; nil for none.
 	cold    *Cold[K, V] // Nil if no record is ever cold.
@@ -163,7 +164,9 @@ type Cold[K, V any] struct {
 	Bytes  func(K) []byte
 	Key    func([]byte) K
 	Packer *Packer
-	Lean   func(*V) *V // The part of a record that is hashed; nil for all of it.
+	// Lean returns the part of a record that is hashed, in room if that is not v itself;
+	// nil for all of it.
+	Lean func(v, room *V) *V
 }
 
 // NewRecords returns an empty table of records none of which is cold.
@@ -179,7 +182,7 @@ func newRecords[K, V any](compare func(a, b K) int, key func(*V) K) *records[K, 
 // is the number of bytes of a key.
 func NewColdRecords[K, V any](compare func(a, b K) int, key func(*V) K, width int, r Cold[K, V]) Records[K, V] {
 	out := newRecords(compare, key)
-	out.cold, out.packed, out.lean = &r, NewPackedMap(width, false), r.Lean
+	out.cold, out.packed, out.lean, out.room = &r, NewPackedMap(width, false), r.Lean, new(V)
 	return out
 }
 
@@ -276,7 +279,7 @@ func (r *records[K, V]) Visit(yield func(encoded []byte) bool) {
 // hash returns the hash of a record's encoding.
 func (r *records[K, V]) hash(v *V) [sha256.Size]byte {
 	if r.lean != nil {
-		v = r.lean(v)
+		v = r.lean(v, r.room)
 	}
 	return hashOf(v)
 }
@@ -315,7 +318,10 @@ func (r *records[K, V]) put(v *V, encoded []byte) *V {
 	}
 	cold := r.cold != nil && r.cold.Is(v)
 	if cold && encoded == nil {
-		encoded = MustEncode(v)
+		buffer := takeBuffer()
+		defer giveBuffer(buffer)
+		*buffer = appendTo(*buffer, v)
+		encoded = *buffer
 	}
 	switch {
 	case encoded != nil && r.lean == nil:
@@ -327,8 +333,10 @@ func (r *records[K, V]) put(v *V, encoded []byte) *V {
 		r.last = v
 	}
 	if cold {
-		key := r.cold.Bytes(k)
-		r.packed.Set(key, r.cold.Packer.Pack(nil, key, encoded))
+		key, packed := r.cold.Bytes(k), takeBuffer()
+		defer giveBuffer(packed)
+		*packed = r.cold.Packer.Pack(*packed, key, encoded)
+		r.packed.Set(key, *packed)
 		if ok {
 			r.hot.Remove(k)
 		}
