@@ -232,7 +232,8 @@ func (e *encoder) covers() bool {
 	return e.kind != encodesRecord || e.whole
 }
 
-// pointerTo returns where a value lies: what it points at, or a copy of it.
+// pointerTo returns where a value lies: what it points at, its place in the interface, or a
+// copy of it. It is only read.
 func pointerTo(value any) (*encoder, unsafe.Pointer) {
 	v := reflect.ValueOf(value)
 	if !v.IsValid() {
@@ -245,9 +246,18 @@ func pointerTo(value any) (*encoder, unsafe.Pointer) {
 	if e == nil {
 		return nil, nil
 	}
+	if v.Kind() == reflect.Struct && e.size > unsafe.Sizeof(uintptr(0)) {
+		return e, (*interfaceHeader)(unsafe.Pointer(&value)).data // Larger than a pointer, so it lies behind one.
+	}
 	at := reflect.New(v.Type())
 	at.Elem().Set(v)
 	return e, at.UnsafePointer()
+}
+
+// interfaceHeader is an interface in memory.
+type interfaceHeader struct {
+	_    unsafe.Pointer // The type.
+	data unsafe.Pointer
 }
 
 // sliceHeader is a slice in memory.

@@ -261,3 +261,28 @@ func agreesWithCodec[V any](t *testing.T, text []byte) bool {
 	copy(text, before)
 	return ok
 }
+
+// TestValuesAreReadWhereTheyLie encodes values of each size and form: an interface has a pointer
+// itself, and points at everything else.
+func TestValuesAreReadWhereTheyLie(t *testing.T) {
+	type behind struct {
+		Of *node `cbor:"1,keyasint"`
+	}
+	type small struct {
+		N uint8 `cbor:"1,keyasint"`
+	}
+	type two struct {
+		Of   *node `cbor:"1,keyasint"`
+		Name string
+	}
+	n := &node{Next: &node{ID: UID{2}}, ID: UID{1}}
+	for _, value := range []any{behind{n}, behind{}, small{7}, two{Of: n, Name: "a"}, *n, wrapped{UID{3}}, uint64(9), "text", every{Text: "b"}, sparse{}} {
+		pointer := reflect.New(reflect.TypeOf(value))
+		pointer.Elem().Set(reflect.ValueOf(value))
+		got, err := Encode(value)
+		want, wantErr := codec.enc.Marshal(pointer.Interface())
+		if err != nil || wantErr != nil || !bytes.Equal(got, want) {
+			t.Errorf("%T encodes as %x (%v), want %x (%v)", value, got, err, want, wantErr)
+		}
+	}
+}
