@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"berth/api/edge"
 	"berth/api/handler"
@@ -23,9 +24,7 @@ func newAPI(cfg handler.Config, table func(*edge.Server, *handler.Core) []edge.R
 	cfg.Config = s.Config()
 	v := new(viewer)
 	all := append(table(s, handler.New(s.Core, cfg)), v.Routes()...)
-	if v.openapi, err = openAPI(all, cfg.Version); err != nil {
-		return nil, fmt.Errorf("new api: %w", err)
-	}
+	v.openapi = sync.OnceValues(func() ([]byte, error) { return openAPI(all, cfg.Version) })
 	s.SetRoutes(all)
 	return s, nil
 }

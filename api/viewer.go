@@ -10,7 +10,9 @@ import (
 
 // viewer serves the OpenAPI document, and shows it to people.
 type viewer struct {
-	openapi []byte // Set before anything is served.
+	// openapi returns the document. It is made when somebody asks: that takes more than all else
+	// of a server's start.
+	openapi func() ([]byte, error)
 }
 
 // redoc is bundles/redoc.standalone.js of the npm package redoc 2.5.4, compressed by
@@ -71,5 +73,6 @@ func (g *viewer) script(r *edge.Request) (any, error) {
 
 // document answers the API as OpenAPI.
 func (g *viewer) document(*edge.Request) (any, error) {
-	return answer.Text{ContentType: "application/json", Body: g.openapi, Shared: true}, nil
+	document, err := g.openapi()
+	return answer.Text{ContentType: "application/json", Body: document, Shared: true}, err
 }

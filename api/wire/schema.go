@@ -135,6 +135,7 @@ func SchemaName(t reflect.Type) string {
 func (s Schemas) object(t reflect.Type) Schema {
 	properties := make(map[string]Schema)
 	required := []string{}
+	input := isInput(t)
 	for _, field := range Fields(t) {
 		schema := s.SchemaOf(field.Type)
 		rules(schema, field.Tag)
@@ -146,7 +147,7 @@ func (s Schemas) object(t reflect.Type) Schema {
 		}
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		properties[name] = schema
-		if isInput(t) == (field.Tag.Get("required") == "true") && options != "omitempty" {
+		if input == (field.Tag.Get("required") == "true") && options != "omitempty" {
 			required = append(required, name)
 		}
 	}
