@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -281,6 +282,59 @@ func TestRateLimit(t *testing.T) {
 	}
 	if refused == 0 {
 		t.Error("strangers have no rate limit")
+	}
+	w.want(429, "rate_limited", "GET", "/auth/oidc", "", nil)
+	for range 30 {
+		w.mustDo("GET", "/livez", "", nil, nil)
+		w.mustDo("GET", "/health/ping", "", nil, nil)
+	}
+}
+
+// TestRefusedRequestsCount has a caller send requests that are refused with 403, which read the
+// state as others do.
+func TestRefusedRequestsCount(t *testing.T) {
+	w := newWorld(t, func(c *handler.Config) { c.Limits.Rate, c.Limits.Burst = 1, 5 })
+	foreign := []string{"X-Org-Slug", "nowhere"}
+	for range 5 {
+		if a := w.fetch("GET", root+"/user/status", w.bobKey, nil, foreign); a.status != 403 {
+			t.Fatalf("answered %d", a.status)
+		}
+	}
+	if a := w.fetch("GET", root+"/user/status", w.bobKey, nil, foreign); a.status != 429 {
+		t.Errorf("behind the limit: %d", a.status)
+	}
+	w.upgrade()
+	scoped := decodeObject(w, w.mustDo("POST", "/orgs/ada-lab/api-keys", w.adaKey,
+		map[string]any{"name": "x", "scopes": []string{"storage"}}, nil).body)["plaintext_key"].(string)
+	for range 5 {
+		w.want(403, "scope_missing", "GET", "/billing/credits", scoped, nil)
+	}
+	w.want(429, "rate_limited", "GET", "/billing/credits", scoped, nil)
+}
+
+// TestStrangersMakeNoSeries sends methods that HTTP does not know to each part of the API.
+func TestStrangersMakeNoSeries(t *testing.T) {
+	w := newWorld(t)
+	series := func() (n int) {
+		families, err := w.cfg.Gatherer.Gather()
+		w.ok(err)
+		for _, f := range families {
+			n += len(f.Metric)
+		}
+		return n
+	}
+	ask := func(method string) {
+		for _, path := range []string{"/services/x/", "/openai/v1/models", "/serverless/models", "/s3/b", root + "/user/status", "/nothing"} {
+			w.statusOf(method + " " + path + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+		}
+	}
+	ask("BREW")
+	before := series()
+	for i := range 20 {
+		ask(fmt.Sprint("BREW", i))
+	}
+	if after := series(); after != before {
+		t.Errorf("%d series after %d", after, before)
 	}
 }
 

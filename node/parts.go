@@ -450,9 +450,6 @@ func (n *Node) openAPI(context.Context) (err error) {
 
 // edgeConfig returns how requests come and go.
 func (n *Node) edgeConfig(tlsConfig *tls.Config, scrapeToken string) edge.Config {
-	limits := edge.DefaultLimits()
-	limits.StaleAuthMax = n.cfg.Limits.StaleAuthMax
-	limits.Rate, limits.OrgRate, limits.AnonRate = n.cfg.Limits.KeyRate, n.cfg.Limits.OrgRate, n.cfg.Limits.AddressRate
 	return edge.Config{
 		Proposer: n.proposer(),
 		Reader:   n.reader(),
@@ -462,20 +459,29 @@ func (n *Node) edgeConfig(tlsConfig *tls.Config, scrapeToken string) edge.Config
 		Unseal: func(key compute.SigningKey) (ed25519.PrivateKey, error) {
 			return leader.OpenSigningKey(n.master, key)
 		},
-		StreamKey:  n.master.Derive(streamKeyPurpose, derivedKeyBytes),
-		RefreshKey: n.master.Derive(refreshKeyPurpose, derivedKeyBytes),
-		PublicURL:  n.cfg.API.PublicURL,
-		TLS:        tlsConfig,
-		Front: edge.Front{
-			Hosts: n.cfg.API.Hosts, Origins: n.cfg.API.Origins, AccessLog: n.cfg.API.AccessLog,
-		},
-		Limits:       limits,
+		StreamKey:    n.master.Derive(streamKeyPurpose, derivedKeyBytes),
+		RefreshKey:   n.master.Derive(refreshKeyPurpose, derivedKeyBytes),
+		PublicURL:    n.cfg.API.PublicURL,
+		TLS:          tlsConfig,
+		Front:        n.front(),
+		Limits:       n.limits(),
 		MetricsToken: scrapeToken,
 		Crowded:      n.pace.hurry,
 		Now:          n.cluster.Clock().Now,
 		Logger:       n.logger,
 		Registerer:   n.registry,
 	}
+}
+
+// front returns how browsers and names reach the API.
+func (n *Node) front() edge.Front {
+	return edge.Front{Hosts: n.cfg.API.Hosts, Origins: n.cfg.API.Origins, AccessLog: n.cfg.API.AccessLog}
+}
+
+// limits returns the limits of the API's clients.
+func (n *Node) limits() edge.Limits {
+	l := &n.cfg.Limits
+	return edge.Limits{StaleAuthMax: l.StaleAuthMax, Rate: l.KeyRate, OrgRate: l.OrgRate, AnonRate: l.AddressRate}
 }
 
 // apiAccess returns the API's TLS configuration and the token for /metrics.

@@ -102,6 +102,8 @@ func (n workerNode) openAPI(context.Context) error {
 			ServiceRelay: servicePorts{n.Node}.relay(), S3: n.s3.transport(),
 			PublicURL:    n.cfg.API.PublicURL,
 			TLS:          tlsConfig,
+			Front:        n.front(),
+			Limits:       n.limits(),
 			MetricsToken: scrapeToken,
 			Crowded:      n.pace.hurry,
 			Now:          n.opts.Now,

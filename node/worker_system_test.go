@@ -27,6 +27,7 @@ func withWorkers(t *testing.T) (c *nodetest.Cluster, b200, h200 *nodetest.Node) 
 	c = nodetest.NewWith(t, 5, func(i int, cfg *nodetest.NodeConfig) {
 		if i >= 3 {
 			cfg.Role, cfg.GPUs.Simulated = nodetest.Worker, []string{[]string{"b200:1", "h200:1"}[i-3]}
+			cfg.API.Hosts = []string{"127.0.0.1"}
 		}
 	})
 	return c, c.Nodes[3], c.Nodes[4]
@@ -203,7 +204,26 @@ func mustBeWorkers(t *testing.T, c *nodetest.Cluster, workers ...*nodetest.Node)
 				t.Errorf("%s of %s has no %q: %.200s", path, w.Config.Name, want, body)
 			}
 		}
+		if status := mustAskAs(t, "evil.example", w.URL()+"/docs"); status != http.StatusBadRequest {
+			t.Errorf("worker %s answers %d under a name that it does not have", w.Config.Name, status)
+		}
 	}
+}
+
+// mustAskAs sends a GET with another Host and returns the status of the answer.
+func mustAskAs(t *testing.T, host, url string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Host = host
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	return resp.StatusCode
 }
 
 func mustFetch(t *testing.T, url string) string {

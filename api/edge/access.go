@@ -28,10 +28,10 @@ func (a *access) admit(r *Request) error {
 	}
 	switch r.route.Need {
 	case NeedNothing:
-		if r.route.Body != nil {
-			return a.rates.stranger(r)
+		if isProbe(r.route.Path) || r.route.Path == Root+"/health/ping" {
+			return nil
 		}
-		return nil
+		return a.rates.stranger(r)
 	case NeedScraper:
 		return a.admitScraper(r)
 	case NeedStream:
@@ -68,14 +68,18 @@ func (a *access) authenticate(r *Request) error {
 		return a.stranger(r)
 	}
 	r.Caller = who
+	noOrg := r.enterDefaultOrg()
+	if err := a.rates.caller(r); err != nil { // First: what is refused counts too.
+		return err
+	}
 	if err := who.checkScope(r.route.Scope()); err != nil {
 		return err
 	}
 	optional := r.route.Need == NeedUser || r.deletesOrg()
-	if err := r.enterDefaultOrg(); err != nil && (!optional || !errors.Is(err, errNoOrg)) {
-		return err
+	if noOrg != nil && (!optional || !errors.Is(noOrg, errNoOrg)) {
+		return noOrg
 	}
-	return a.rates.caller(r)
+	return nil
 }
 
 // stranger refuses a request without a good credential.

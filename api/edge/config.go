@@ -168,6 +168,8 @@ type Limits struct {
 	ConnsPerIP int // Connections at once from one IPv4 address, or from one /64 of IPv6.
 	Streams    int // Output streams and held answers at once.
 
+	// A burst is as many requests at once as come in burstSeconds, or in anonSeconds, unless
+	// it is given.
 	Rate       float64 // Requests per second of one key or user.
 	Burst      int
 	OrgRate    float64 // Requests per second of one organization.
@@ -193,17 +195,32 @@ func DefaultLimits() Limits {
 	return Limits{
 		StartBody: 8 << 20, Body: 1 << 20, Bodies: 64 << 20,
 		Conns: 8192, ConnsPerIP: 2048, Streams: 4096,
-		Rate: 50_000, Burst: 100_000,
-		OrgRate: 100_000, OrgBurst: 200_000,
-		AnonRate: 50, AnonBurst: 500,
+		Rate: 50_000, OrgRate: 100_000, AnonRate: 50,
 		LoginRate: 5, LoginBurst: 10,
 		ReadTimeout: 10 * time.Second, LastLines: 15 * time.Second, StaleAuthMax: 10 * time.Minute,
 	}
 }
 
+// Seconds of its rate that a client may use at once.
+const (
+	burstSeconds = 2
+	anonSeconds  = 10
+)
+
+// burst returns how many requests come in some seconds, at least one.
+func burst(rate, seconds float64) int { return max(1, int(rate*seconds)) }
+
 // withDefaults returns l with the default for each field that is zero.
 func (l Limits) withDefaults() Limits {
 	d := DefaultLimits()
+	for _, f := range []struct {
+		value *float64
+		other float64
+	}{{&l.Rate, d.Rate}, {&l.OrgRate, d.OrgRate}, {&l.AnonRate, d.AnonRate}, {&l.LoginRate, d.LoginRate}} {
+		if *f.value == 0 {
+			*f.value = f.other
+		}
+	}
 	for _, f := range []struct {
 		value *int
 		other int
@@ -214,19 +231,11 @@ func (l Limits) withDefaults() Limits {
 		{&l.Conns, d.Conns},
 		{&l.ConnsPerIP, d.ConnsPerIP},
 		{&l.Streams, d.Streams},
-		{&l.Burst, d.Burst},
-		{&l.OrgBurst, d.OrgBurst},
-		{&l.AnonBurst, d.AnonBurst},
+		{&l.Burst, burst(l.Rate, burstSeconds)},
+		{&l.OrgBurst, burst(l.OrgRate, burstSeconds)},
+		{&l.AnonBurst, burst(l.AnonRate, anonSeconds)},
 		{&l.LoginBurst, d.LoginBurst},
 	} {
-		if *f.value == 0 {
-			*f.value = f.other
-		}
-	}
-	for _, f := range []struct {
-		value *float64
-		other float64
-	}{{&l.Rate, d.Rate}, {&l.OrgRate, d.OrgRate}, {&l.AnonRate, d.AnonRate}, {&l.LoginRate, d.LoginRate}} {
 		if *f.value == 0 {
 			*f.value = f.other
 		}

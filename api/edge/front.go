@@ -71,12 +71,12 @@ func (s *Server) servesHost(ctx *fasthttp.RequestCtx) bool {
 			return true
 		}
 	}
-	switch string(ctx.URI().PathOriginal()) {
-	case "/livez", "/readyz", "/healthz", "/metrics":
-		return true // Balancers and scrapers use addresses.
-	}
-	return false
+	path := string(ctx.URI().PathOriginal())
+	return isProbe(path) || path == "/metrics" // Balancers and scrapers use addresses.
 }
+
+// isProbe reports whether balancers ask for a path again and again.
+func isProbe(path string) bool { return path == "/livez" || path == "/readyz" || path == "/healthz" }
 
 // allowedOrigin returns the origin of the page that makes the request, if it may.
 func (s *Server) allowedOrigin(ctx *fasthttp.RequestCtx) string {

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"net/http"
 	"strconv"
 	"time"
 
@@ -34,16 +35,20 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// observe counts one answer. Requests without a route share one label, so that
-// clients cannot create series.
+// observe counts one answer. Requests without a route share one label, and so do methods and
+// statuses that HTTP does not define, so that neither clients nor users' programs create series.
 func (m *metrics) observe(r *Request, method string, status int, took time.Duration) {
-	path := "none"
+	path, code := "none", strconv.Itoa(status)
 	if r.route != nil {
 		path, method = r.route.Path, r.route.Method
-	} else if !knownMethod(method) {
+	}
+	if !knownMethod(method) {
 		method = "other"
 	}
-	m.seconds.WithLabelValues(path, method, strconv.Itoa(status)).Observe(took.Seconds())
+	if http.StatusText(status) == "" {
+		code = "other"
+	}
+	m.seconds.WithLabelValues(path, method, code).Observe(took.Seconds())
 }
 
 // knownMethod reports whether method is one of HTTP's.
