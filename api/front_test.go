@@ -4,17 +4,20 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"berth/api"
 	"berth/api/edge"
 	"berth/api/handler"
 	"berth/api/wire"
+	"berth/compute"
 )
 
 // TestHeadAndOptions asks every route that reads with HEAD and OPTIONS: HEAD answers the
@@ -149,9 +152,78 @@ func TestGzip(t *testing.T) {
 	if !bytes.Equal(text, plain.body) || plain.header.Get("Vary") == "" {
 		t.Error("it is another document")
 	}
+	for _, path := range []string{"/workloads/list", "/execution/" + w.loud().String()} { // A list in pieces, and a held answer.
+		plain := w.fetch("GET", root+path, w.adaKey, nil, []string{"Accept-Encoding", "identity"})
+		packed := w.fetch("GET", root+path, w.adaKey, nil, []string{"Accept-Encoding", "gzip"})
+		reader, err := gzip.NewReader(bytes.NewReader(packed.body))
+		w.ok(err)
+		text, err := io.ReadAll(reader)
+		w.ok(err)
+		if !bytes.Equal(text, plain.body) || len(text) < 64<<10 || len(packed.body)*5 > len(text) || plain.header.Get("Vary") == "" {
+			t.Errorf("%s: %d bytes, unpacked %d, plain %d", path, len(packed.body), len(text), len(plain.body))
+		}
+	}
 	small := w.fetch("GET", root+"/health/ping", "", nil, []string{"Accept-Encoding", "gzip"})
 	if small.header.Get("Content-Encoding") != "" {
 		t.Error("a small answer is compressed")
+	}
+}
+
+// loud returns an execution with much output, beside a hundred that have not ended.
+func (w *world) loud() compute.ExecutionID {
+	w.Helper()
+	for range 100 {
+		w.start("cpu")
+	}
+	id := w.start("cpu")
+	w.place(id, 1)
+	w.begun(id)
+	w.logs.write(id, handler.Line{Seq: 1, Stream: "stdout", Text: bytes.Repeat([]byte("loud "), 14<<10)})
+	w.ended(id, compute.StatusCompleted, compute.ReasonNone, 0, time.Second)
+	w.logs.finish(id)
+	return id
+}
+
+// TestStreamsAreCompressed reads a stream as gzip, event by event: each is there before the next one.
+func TestStreamsAreCompressed(t *testing.T) {
+	w := newWorld(t)
+	started := w.startStream()
+	id := started.ExecutionID
+	w.place(id, 1)
+	w.begun(id)
+	req, err := http.NewRequestWithContext(t.Context(), "GET", w.url+streamPath(started), nil)
+	w.ok(err)
+	req.Header.Set("Accept-Encoding", "gzip")
+	resp, err := w.client.Do(req)
+	w.ok(err)
+	defer resp.Body.Close()
+	if resp.Header.Get("Content-Encoding") != "gzip" {
+		t.Fatalf("the stream is %q", resp.Header.Get("Content-Encoding"))
+	}
+	w.logs.write(id, handler.Line{Seq: 1, Stream: "stdout", Text: []byte("one")})
+	unpacked, err := gzip.NewReader(resp.Body)
+	w.ok(err)
+	events := bufio.NewReader(unpacked)
+	read := func(want string) {
+		t.Helper()
+		for {
+			line, err := events.ReadString('\n')
+			w.ok(err)
+			if strings.Contains(line, want) {
+				return
+			}
+		}
+	}
+	read("one")
+	for seq := uint64(2); seq < 2000; seq++ {
+		w.logs.write(id, handler.Line{Seq: seq, Stream: "stdout", Text: fmt.Appendf(nil, `{"level":"info","n":%d}`, seq)})
+	}
+	read(`\"n\":1999`)
+	w.ended(id, compute.StatusCompleted, compute.ReasonNone, 0, time.Second)
+	w.logs.finish(id)
+	read("jobFinished")
+	if _, err := io.Copy(io.Discard, events); err != nil {
+		t.Errorf("the stream ends with %v", err)
 	}
 }
 

@@ -103,7 +103,7 @@ func TestLongLists(t *testing.T) {
 }
 
 // TestWorkloadsArePaged reads the executions that have not ended three at a time. The
-// one that the cursor names ends between two pages.
+// one that the cursor names ends between two pages, and is deleted.
 func TestWorkloadsArePaged(t *testing.T) {
 	w := newWorld(t)
 	var want []compute.ExecutionID
@@ -127,6 +127,10 @@ func TestWorkloadsArePaged(t *testing.T) {
 			last := page[2].ExecutionID
 			if at == worker && len(got) == 3 {
 				w.mustDo("POST", "/workloads/abort/"+last.String(), w.adaKey, nil, nil)
+			}
+			if at == worker && len(got) == 6 {
+				w.mustDo("POST", "/workloads/abort/"+last.String(), w.adaKey, nil, nil)
+				w.mustDo("DELETE", "/execution/"+last.String(), w.adaKey, nil, nil)
 			}
 			cursor = "&cursor=" + last.String()
 		}

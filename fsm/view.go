@@ -68,6 +68,13 @@ func (v *View) Execution(org compute.OrgID, id compute.ExecutionID) (*compute.Ex
 	return e, true
 }
 
+// Listed returns an organization's execution, a deleted one too, which may be the last of a page
+// that was read before.
+func (v *View) Listed(org compute.OrgID, id compute.ExecutionID) (*compute.Execution, bool) {
+	e, ok := v.known(id)
+	return e, ok && e.Org == org
+}
+
 // Status returns an execution of an organization with its identity, kind, status and
 // reason only. That takes a small part of the time that Execution takes.
 func (v *View) Status(org compute.OrgID, id compute.ExecutionID) (*compute.Execution, bool) {

@@ -83,7 +83,7 @@ func sendHeld(ctx *fasthttp.RequestCtx, hold *limit.Hold, body []byte) {
 	}
 	held := hold.Move()
 	ctx.SetBodyStream(&heldBody{
-		Reader: bytes.NewReader(body), release: sync.OnceFunc(func() { held.Shrink(0) }),
+		Reader: bytes.NewReader(body), body: body, release: sync.OnceFunc(func() { held.Shrink(0) }),
 	}, len(body))
 }
 
@@ -92,6 +92,7 @@ func sendHeld(ctx *fasthttp.RequestCtx, hold *limit.Hold, body []byte) {
 type heldBody struct {
 	*bytes.Reader
 
+	body    []byte // All of it.
 	release func()
 }
 

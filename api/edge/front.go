@@ -10,6 +10,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"berth/api/edge/answer"
 	"berth/compute"
 )
 
@@ -136,23 +137,39 @@ func (s *Server) secure(h *fasthttp.ResponseHeader) {
 	}
 }
 
-// compress compresses an answer for a client that asks for it.
+// compress compresses an answer for a client that asks for it: one that is there as a whole, or
+// a list, piece by piece.
 func compress(ctx *fasthttp.RequestCtx) {
 	r := &ctx.Response
-	if ctx.Hijacked() || r.IsBodyStream() || r.StatusCode() != fasthttp.StatusOK || ctx.IsHead() ||
+	if ctx.Hijacked() || r.StatusCode() != fasthttp.StatusOK || ctx.IsHead() ||
 		len(r.Header.Peek("Content-Encoding")) > 0 || len(r.Header.Peek("Content-Range")) > 0 ||
 		!textual(r.Header.ContentType()) {
 		return
 	}
-	body := r.Body()
-	if len(body) < gzipLeast || len(body) > gzipMost {
+	var body []byte
+	rows, isList := r.BodyStream().(*answer.ListReader)
+	held, isHeld := r.BodyStream().(*heldBody)
+	switch {
+	case isHeld:
+		body = held.body
+	case !r.IsBodyStream():
+		body = r.Body()
+	}
+	if !isList && (len(body) < gzipLeast || len(body) > gzipMost) {
 		return
 	}
 	r.Header.Add("Vary", "Accept-Encoding")
 	if !ctx.Request.Header.HasAcceptEncoding("gzip") {
 		return
 	}
-	r.SetBodyRaw(fasthttp.AppendGzipBytesLevel(nil, body, fasthttp.CompressBestSpeed))
+	if isList {
+		rows.Compress()
+	} else if body = fasthttp.AppendGzipBytesLevel(nil, body, fasthttp.CompressBestSpeed); isHeld {
+		held.Reset(body)
+		r.Header.SetContentLength(len(body))
+	} else {
+		r.SetBodyRaw(body)
+	}
 	r.Header.Set("Content-Encoding", "gzip")
 	if tag := r.Header.Peek("ETag"); len(tag) > 0 && !bytes.HasPrefix(tag, []byte("W/")) {
 		r.Header.Set("ETag", "W/"+string(tag)) // The bytes are others.

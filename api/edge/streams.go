@@ -67,6 +67,11 @@ func (s *Server) stream(ctx *fasthttp.RequestCtx, r *Request, write answer.Event
 		return
 	}
 	framed := ctx.Request.Header.IsHTTP11()
+	ctx.Response.Header.Add("Vary", "Accept-Encoding")
+	zipped := ctx.Request.Header.HasAcceptEncoding("gzip")
+	if zipped {
+		ctx.Response.Header.Set("Content-Encoding", "gzip")
+	}
 	head := eventsHead(&ctx.Response, framed)
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(func(taken net.Conn) {
@@ -79,6 +84,9 @@ func (s *Server) stream(ctx *fasthttp.RequestCtx, r *Request, write answer.Event
 			defer cancel()
 			connection.Watch(conn, cancel)
 			w := answer.NewEventWriter(conn, conn, framed, &s.events)
+			if zipped {
+				w.Compress()
+			}
 			if conn.SetWriteDeadline(time.Now().Add(connection.WriteTimeout)) != nil {
 				return
 			}

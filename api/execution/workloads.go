@@ -63,14 +63,14 @@ func (g *workloads) listWorkloads(r *edge.Request) (any, error) {
 }
 
 // lastSeen returns the execution that a cursor names. It may have ended, and been
-// archived, since its page was read.
+// archived or deleted, since its page was read.
 func (g *workloads) lastSeen(r *edge.Request, cursor string) (*compute.Execution, error) {
 	id, err := compute.ParseExecutionID(cursor)
 	if err == nil {
 		if err = g.LoadArchived(r, id); err != nil {
 			return nil, err
 		}
-		if e, ok := r.View.Execution(r.Caller.Actor.Org, id); ok {
+		if e, ok := r.View.Listed(r.Caller.Actor.Org, id); ok {
 			return e, nil
 		}
 	}

@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
@@ -10,6 +11,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/klauspost/compress/gzip"
 
 	"berth/api/edge/connection"
 )
@@ -29,7 +32,19 @@ type EventWriter struct {
 	to      io.Writer
 	framed  bool // As chunks of HTTP/1.1.
 	buffers *EventBuffers
-	buf     *[]byte // Nil if it is empty.
+	buf     *[]byte      // Nil if it is empty.
+	zip     *gzip.Writer // Compresses batches into packed; nil for none.
+	packed  bytes.Buffer // Empty between batches.
+}
+
+// newZip returns a writer of gzip whose output is complete after each write. It keeps no memory
+// between them, as a node has thousands of streams.
+func newZip(to io.Writer) *gzip.Writer {
+	zip, err := gzip.NewWriterLevel(to, gzip.StatelessCompression)
+	if err != nil {
+		panic(err) // The level is one of the package's.
+	}
+	return zip
 }
 
 // Sizes of batches of events.
@@ -124,6 +139,23 @@ func (e *EventWriter) Flush() error {
 	}
 	buf := e.buf
 	e.buf = nil
+	if e.zip != nil {
+		if _, err := e.zip.Write((*buf)[frameHead:]); err != nil {
+			return err
+		}
+		e.takePacked(buf)
+	}
+	return e.send(buf)
+}
+
+// takePacked replaces what is behind the space for a frame by what was compressed.
+func (e *EventWriter) takePacked(buf *[]byte) {
+	*buf = append((*buf)[:frameHead], e.packed.Bytes()...)
+	e.packed = bytes.Buffer{} // Its memory is for the garbage collector, as streams mostly wait.
+}
+
+// send sends a batch, behind the space for its frame, and gives its buffer back.
+func (e *EventWriter) send(buf *[]byte) error {
 	data := *buf
 	if e.framed {
 		data = append(data, "\r\n"...)
@@ -146,8 +178,17 @@ func NewEventWriter(conn net.Conn, to io.Writer, framed bool, buffers *EventBuff
 	return &EventWriter{conn: conn, to: to, framed: framed, buffers: buffers}
 }
 
+// Compress has the events sent as gzip, each batch complete.
+func (e *EventWriter) Compress() { e.zip = newZip(&e.packed) }
+
 // End ends the stream, after its last event.
 func (e *EventWriter) End() {
+	if e.zip != nil && e.zip.Close() == nil {
+		buf := e.buffers.take(0)
+		*buf = append(*buf, make([]byte, frameHead)...)
+		e.takePacked(buf)
+		_ = e.send(buf) // As below.
+	}
 	if e.framed {
 		_, _ = io.WriteString(e.to, "0\r\n\r\n") // Or the client is gone.
 	}

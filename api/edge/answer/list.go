@@ -13,6 +13,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/klauspost/compress/gzip"
+
 	"berth/api/edge/connection"
 )
 
@@ -68,6 +70,9 @@ type ListReader struct {
 	Release func() // Called by Close, once; nil for nothing.
 
 	piece  bytes.Buffer // Encoded bytes that are not read yet.
+	zip    *gzip.Writer // Compresses pieces into packed; nil for none.
+	packed bytes.Buffer // Compressed bytes that are not read yet.
+	zipped bool         // The end of the compressed list is in packed, or was read.
 	some   bool         // A row came.
 	ended  bool         // After is in piece, or was read.
 	broken error        // The error that ended the rows early.
@@ -133,8 +138,26 @@ func (l *ListReader) row() (row any, ok bool, err error) {
 	return row, ok, err
 }
 
+// Compress has the list read as gzip. It keeps no memory between pieces.
+func (l *ListReader) Compress() { l.zip = newZip(&l.packed) }
+
 // Read implements io.Reader. The client has the usual time to take each piece.
 func (l *ListReader) Read(p []byte) (int, error) {
+	from := &l.piece
+	if l.zip != nil {
+		from = &l.packed
+	}
+	if from.Len() == 0 {
+		l.advance()
+	}
+	if l.broken != nil {
+		return 0, l.broken // Half a piece would only hide what is missing.
+	}
+	return from.Read(p) // io.EOF behind the last piece.
+}
+
+// advance makes the next piece, if there is one.
+func (l *ListReader) advance() {
 	if l.piece.Len() == 0 && l.broken == nil && !l.ended {
 		if err := l.Fill(); err != nil && !errors.Is(err, io.EOF) {
 			l.broken = err
@@ -144,10 +167,13 @@ func (l *ListReader) Read(p []byte) (int, error) {
 			l.broken = err
 		}
 	}
-	if l.broken != nil {
-		return 0, l.broken // Half a piece would only hide what is missing.
+	if l.zip == nil || l.broken != nil || l.zipped {
+		return
 	}
-	return l.piece.Read(p) // io.EOF behind the last piece.
+	if _, l.broken = l.piece.WriteTo(l.zip); l.broken == nil && l.ended {
+		l.zipped = true
+		l.broken = l.zip.Close()
+	}
 }
 
 // extend gives the client the usual time for a piece.
