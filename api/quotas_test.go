@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"slices"
 	"testing"
 
 	"berth/api/wire"
@@ -31,4 +32,25 @@ func TestMaxGPUs(t *testing.T) {
 	holds(7)
 	w.must(command.SetQuota{Actor: command.Actor{Root: true}, Quota: compute.Quota{Org: w.org("ada-lab"), MilliGPU: 500}})
 	holds(1)
+}
+
+// TestAvailableHardware names the profiles of nodes that take new work.
+func TestAvailableHardware(t *testing.T) {
+	w := newWorld(t)
+	names := func() []string {
+		t.Helper()
+		var got wire.AvailableHardware
+		w.mustDo("GET", "/user/quotas/available-hardware", w.adaKey, nil, &got)
+		return got.Profiles
+	}
+	all := w.machine.View().Profiles()
+	if got := names(); !slices.Equal(got, all) {
+		t.Errorf("all nodes are up: %v, want %v", got, all)
+	}
+	for n := range w.machine.View().Nodes() {
+		w.must(command.SetNodeState{Term: 1, Node: n.ID, State: compute.NodeDown})
+	}
+	if got := names(); len(got) != 0 {
+		t.Errorf("all nodes are down: %v", got)
+	}
 }

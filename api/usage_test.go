@@ -92,6 +92,11 @@ func TestUsageOfSomeTime(t *testing.T) {
 			t.Errorf("%s: %d executions, want %d", query, report.Total.Executions, n)
 		}
 	}
+	april := compute.InstantOf(time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC))
+	if w.mustDo("GET", "/billing/usage?to="+april.String(), w.bobKey, nil, &report); report.Total.Executions == 0 ||
+		report.From != compute.InstantOf(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)) {
+		t.Errorf("until April: %d executions from %v", report.Total.Executions, report.From)
+	}
 	for _, query := range []string{"group_by=node", "from=yesterday", "format=pdf", "from=2026-11-02T00:00:00Z&to=2026-11-01T00:00:00Z"} {
 		w.want(422, "", "GET", "/billing/usage?"+query, w.bobKey, nil)
 	}

@@ -181,9 +181,16 @@ func (g *orgs) userStatus(r *edge.Request) (any, error) {
 	}, nil
 }
 
-// availableHardware answers the profiles that the organization may use.
+// availableHardware answers the profiles that the organization may use and that nodes which take
+// new work have, be they busy or not.
 func (g *orgs) availableHardware(r *edge.Request) (any, error) {
-	return wire.AvailableHardware{Profiles: append([]string{}, r.View.Profiles()...)}, nil
+	nodes, open := handler.CapacitiesOf(r.View), []string{}
+	for _, name := range r.View.Profiles() {
+		if _, request, _, err := r.View.Resolve(name); err == nil && nodes.Opens(request) {
+			open = append(open, name)
+		}
+	}
+	return wire.AvailableHardware{Profiles: open}, nil
 }
 
 // quotas answers the organization's limits and usage.

@@ -11,7 +11,6 @@ import (
 	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
-	"berth/compute/capacity"
 	"berth/fsm"
 )
 
@@ -46,7 +45,7 @@ const (
 
 // machineTypes answers the profiles that the nodes offer.
 func (g *machines) machineTypes(r *edge.Request) (any, error) {
-	nodes := capacitiesOf(r.View)
+	nodes := handler.CapacitiesOf(r.View)
 	out := wire.MachineTypes{MachineTypes: []wire.MachineType{}}
 	names := r.View.Profiles()
 	if _, _, _, err := r.View.Resolve(anyGPU); err == nil {
@@ -66,7 +65,7 @@ func (g *machines) machineTypes(r *edge.Request) (any, error) {
 		if request.IsGPU() {
 			describeGPUs(&m, r.View, request)
 		}
-		m.Total, m.Available = nodes.count(request)
+		m.Total, m.Available = nodes.Count(request)
 		out.MachineTypes = append(out.MachineTypes, m)
 	}
 	out.Count = len(out.MachineTypes)
@@ -132,37 +131,6 @@ func describeGPUs(m *wire.MachineType, view *fsm.View, q compute.Request) {
 	if q.GPUs == 1 && q.MIG == "" {
 		m.ShareIsolation = wire.OrNull(share.Level())
 	}
-}
-
-// capacities are the nodes of a view, as they are and as if nothing ran on them.
-type capacities struct {
-	kinds       *capacity.Kinds
-	free, empty []capacity.Node
-}
-
-func capacitiesOf(view *fsm.View) *capacities {
-	c := &capacities{kinds: capacity.NewKinds()}
-	for n := range view.Nodes() {
-		var free, empty capacity.Node
-		free.Load(n, c.kinds)
-		empty.CopyFrom(&free)
-		empty.Clear()
-		c.free, c.empty = append(c.free, free), append(c.empty, empty)
-	}
-	return c
-}
-
-// count returns how many requests the nodes hold when they are empty, and how
-// many more they hold now.
-func (c *capacities) count(q compute.Request) (total, available int) {
-	shape := c.kinds.Shape(&q)
-	for i := range c.free {
-		total += c.empty[i].Holds(&shape)
-		if c.free[i].Open {
-			available += c.free[i].Holds(&shape)
-		}
-	}
-	return total, available
 }
 
 // pricedDeployments bounds the deployments of an organization in the price book.

@@ -27,7 +27,7 @@ func (g *billing) usage(r *edge.Request) (any, error) {
 		to = r.View.Now()
 	}
 	if in.From.IsZero() {
-		t := to.Time().UTC()
+		t := to.Time().UTC().Add(-time.Nanosecond) // The last moment before: to is not counted.
 		in.From = compute.InstantOf(time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC))
 	}
 	done, err := g.Scans.Take(r.Ctx, r.Caller.Actor.Org)
@@ -193,8 +193,9 @@ func (u *usageReport) name(e *compute.Execution, group string) (name, id string)
 // add adds an execution.
 func (row *usageRow) add(e *compute.Execution) {
 	row.executions++
-	row.time += e.Duration
-	row.milliGPU += e.Request.HeldMilliGPU() * e.Duration.Milliseconds()
+	took := e.Owed + e.Duration // Earlier attempts that others preempted are charged too.
+	row.time += took
+	row.milliGPU += e.Request.HeldMilliGPU() * took.Milliseconds()
 	row.credits += e.Billed
 }
 
