@@ -42,7 +42,7 @@ func (*fakePayments) Confirm(body []byte, signature string) (compute.Purchase, b
 		return compute.Purchase{}, false, nil
 	}
 	org, err := compute.ParseOrgID(strings.TrimSpace(string(body)))
-	return compute.Purchase{Org: org, ID: "cs_1", Amount: compute.Credit, Customer: "cus_1"}, err == nil, nil
+	return compute.Purchase{Org: org, ID: "cs_1", Amount: compute.Credit, Customer: "cus_1", Paid: 150, Currency: "eur", Payment: "pi_1"}, err == nil, nil
 }
 
 // TestCheckout starts purchases, and takes the report of one twice.
@@ -77,6 +77,11 @@ func TestCheckout(t *testing.T) {
 	var credits wire.Credits
 	if w.mustDo("GET", "/billing/credits", w.bobKey, nil, &credits); credits.Purchased != compute.Credit {
 		t.Errorf("purchased are %s", credits.Purchased)
+	}
+	var statements wire.Invoices
+	w.mustDo("GET", "/billing/invoices", w.bobKey, nil, &statements)
+	if one := statements.Invoices[0]; one.Amount == nil || *one.Amount != 1.5 || *one.Currency != "eur" || *one.PaymentIntentID != "pi_1" {
+		t.Errorf("the month's statement is %+v", one)
 	}
 	var details wire.CreditsDetails
 	if w.mustDo("GET", "/billing/credits/details", w.bobKey, nil, &details); details.PaymentCustomerID != "cus_1" {

@@ -86,6 +86,9 @@ func (g *checkouts) report(r *edge.Request) (any, error) {
 		return nil, errNoPayments()
 	}
 	purchase, about, err := g.Config.Payments.Confirm(r.Raw(), r.Signature)
+	if compute.CodeOf(err) == compute.CodeConflict { // It is the provider's, about something paid.
+		r.Log(g.Log).Error("paid credits not added: refund the payment at the provider", "err", err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +99,7 @@ func (g *checkouts) report(r *edge.Request) (any, error) {
 		_, err := g.Propose(r, command.RecordPurchase{Purchase: purchase})
 		if code := compute.CodeOf(err); code == compute.CodeNotFound || code == compute.CodeInvalid {
 			// The provider's repeats will not help: only people can give the money back.
-			g.Log.Error("paid credits not added: refund the payment at the provider", "org", purchase.Org, "detail",
+			r.Log(g.Log).Error("paid credits not added: refund the payment at the provider", "org", purchase.Org, "detail",
 				fmt.Sprintf("%s credits of checkout %s, payment %s", purchase.Amount, purchase.ID, purchase.Payment), "err", err)
 		}
 		if err != nil {

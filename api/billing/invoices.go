@@ -2,6 +2,7 @@ package billing
 
 import (
 	"encoding/hex"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -77,7 +78,7 @@ func (g *billing) invoices(r *edge.Request) (any, error) {
 	}
 	out := wire.Invoices{Invoices: []wire.Invoice{}, Total: len(months)}
 	for i := range months {
-		out.Invoices = append(out.Invoices, invoiceOf(&months[i], r.Caller.Org, r.View.Now()))
+		out.Invoices = append(out.Invoices, invoiceOf(&months[i], r))
 	}
 	return out, nil
 }
@@ -97,7 +98,7 @@ func (g *billing) invoice(r *edge.Request) (any, error) {
 			text, err := statement.PDF(m, r.Caller.Org.Name, r.Caller.Org.Slug)
 			return answer.Text{ContentType: "application/pdf", Body: text}, err
 		}
-		return invoiceOf(m, r.Caller.Org, r.View.Now()), nil
+		return invoiceOf(m, r), nil
 	}
 	return nil, edge.NotFound()
 }
@@ -109,8 +110,9 @@ func invoiceID(m *statement.Month, org *compute.Org) string {
 	return m.ID() + "-" + id[len(id)-8:]
 }
 
-// invoiceOf returns a month as it is shown.
-func invoiceOf(m *statement.Month, org *compute.Org, now compute.Instant) wire.Invoice {
+// invoiceOf returns a month of the caller's organization as it is shown.
+func invoiceOf(m *statement.Month, r *edge.Request) wire.Invoice {
+	org, now := r.Caller.Org, r.View.Now()
 	out := wire.Invoice{
 		ID: invoiceID(m, org), Month: m.ID(), CreatedAt: compute.InstantOf(m.End()), Credits: m.Charged, Status: "paid",
 		InvoicePDF: edge.Root + "/billing/invoices/" + invoiceID(m, org) + "?format=pdf",
@@ -120,10 +122,48 @@ func invoiceOf(m *statement.Month, org *compute.Org, now compute.Instant) wire.I
 	if now.Time().Before(m.End()) {
 		out.CreatedAt, out.Status = compute.InstantOf(m.Start), "draft"
 	}
+	addPurchases(&out, m, r.View.Purchases(org.ID))
 	for _, day := range m.Days {
 		out.Days = append(out.Days, wire.InvoiceDay{
 			Date: day.Date.Format(time.DateOnly), Charges: day.Charges, Credits: day.Charged,
 		})
 	}
 	return out
+}
+
+// addPurchases sets what was paid in a month, in the currency of its newest purchase, and the
+// payment of that one.
+func addPurchases(out *wire.Invoice, m *statement.Month, purchases []*compute.Purchase) {
+	var newest *compute.Purchase
+	in := func(p *compute.Purchase) bool {
+		return p.At >= compute.InstantOf(m.Start) && p.At < compute.InstantOf(m.End())
+	}
+	for _, p := range purchases {
+		if in(p) && (newest == nil || p.At >= newest.At) {
+			newest = p
+		}
+	}
+	if newest == nil {
+		return
+	}
+	paid := int64(0)
+	for _, p := range purchases {
+		if in(p) && p.Currency == newest.Currency {
+			paid += p.Paid
+		}
+	}
+	amount := float64(paid) / math.Pow10(minorDigits(newest.Currency))
+	out.Amount, out.Currency, out.PaymentIntentID = &amount, wire.OrNull(newest.Currency), wire.OrNull(newest.Payment)
+}
+
+// minorDigits returns the decimal digits of a currency in the provider's amounts
+// (https://docs.stripe.com/currencies).
+func minorDigits(currency string) int {
+	switch currency {
+	case "bif", "clp", "djf", "gnf", "jpy", "kmf", "krw", "mga", "pyg", "rwf", "vnd", "vuv", "xaf", "xof", "xpf":
+		return 0
+	case "bhd", "jod", "kwd", "omr", "tnd":
+		return 3
+	}
+	return 2
 }

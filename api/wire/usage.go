@@ -75,12 +75,13 @@ type Invoice struct {
 	ID              string          `json:"id" doc:"The month and the end of the organization's identifier, such as 2026-11-9d1f0a2b."`
 	Month           string          `json:"month" doc:"Such as 2026-11, UTC."`
 	CreatedAt       compute.Instant `json:"created_at" doc:"When the month ended; its beginning while it has not."`
-	Amount          *float64        `json:"amount" doc:"In the currency of the payment provider; null without one."`
+	Amount          *float64        `json:"amount" doc:"Paid in the month at the payment provider; null without a purchase."`
+	Currency        *string         `json:"currency" doc:"Of that, such as eur."`
 	Credits         compute.Credits `json:"credits" doc:"Charged in the month."`
 	Status          string          `json:"status" doc:"draft: the month has not ended; paid: it was charged to the balance."`
 	InvoicePDF      string          `json:"invoice_pdf" doc:"Path of the same as PDF."`
-	ReceiptURL      *string         `json:"receipt_url" doc:"Null without a payment provider."`
-	PaymentIntentID *string         `json:"payment_intent_id" doc:"Null without a payment provider."`
+	ReceiptURL      *string         `json:"receipt_url" doc:"Null: the payment provider sends receipts itself."`
+	PaymentIntentID *string         `json:"payment_intent_id" doc:"The newest of the month at the payment provider; null without a purchase."`
 	Opening         compute.Credits `json:"opening_balance"`
 	Granted         compute.Credits `json:"granted"`
 	Closing         compute.Credits `json:"closing_balance"`

@@ -1,6 +1,7 @@
 package payment
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,7 @@ const (
 	metaOrg     = "berth_org"
 	metaCredits = "berth_microcredits"
 	metaTotal   = "berth_total"
+	metaIn      = "berth_currency"
 )
 
 // Config has the settings of a Stripe.
@@ -107,6 +109,7 @@ func (s *Stripe) Checkout(ctx context.Context, o compute.Order) (compute.Checkou
 	for name, value := range map[string]string{
 		metaCluster: s.cfg.Cluster().String(), metaOrg: o.Org.String(),
 		metaCredits: strconv.FormatInt(int64(o.Amount), 10), metaTotal: strconv.FormatInt(total, 10),
+		metaIn: s.cfg.Currency,
 	} {
 		params.AddMetadata(name, value)
 	}
@@ -182,9 +185,10 @@ func (s *Stripe) Confirm(body []byte, signature string) (compute.Purchase, bool,
 	if errors.Join(err, err2, err3) != nil || amount <= 0 || session.ID == "" {
 		return compute.Purchase{}, false, errReport("The report is not about a purchase of credits.")
 	}
-	if session.AmountTotal < total || !strings.EqualFold(string(session.Currency), s.cfg.Currency) {
+	asked := cmp.Or(meta[metaIn], s.cfg.Currency) // The operator may have changed the setting since.
+	if session.AmountTotal < total || !strings.EqualFold(string(session.Currency), asked) {
 		return compute.Purchase{}, false, compute.Errorf(compute.CodeConflict,
-			"%d %s were paid, not %d %s.", session.AmountTotal, session.Currency, total, s.cfg.Currency).Named("bad_report")
+			"%d %s were paid, not %d %s.", session.AmountTotal, session.Currency, total, asked).Named("bad_report")
 	}
 	p := compute.Purchase{
 		Org: org, ID: session.ID, Amount: compute.Credits(amount),

@@ -111,7 +111,7 @@ func TestPurchase(t *testing.T) {
 		t.Errorf("asked for %s of %v", got, form)
 	}
 	meta := map[string]string{}
-	for _, name := range []string{metaCluster, metaOrg, metaCredits, metaTotal} {
+	for _, name := range []string{metaCluster, metaOrg, metaCredits, metaTotal, metaIn} {
 		meta[name] = form.Get("metadata[" + name + "]")
 	}
 	session := map[string]any{
@@ -125,6 +125,11 @@ func TestPurchase(t *testing.T) {
 	}
 	if err != nil || !about || p != want {
 		t.Errorf("got %+v, %v, %v; want %+v", p, about, err, want)
+	}
+
+	s.cfg.Currency = "usd" // The session is from before.
+	if p, about, err := s.Confirm(body, header); err != nil || !about || p != want {
+		t.Errorf("after the currency changed: %+v, %v, %v", p, about, err)
 	}
 
 	for name, change := range map[string]func(map[string]any){

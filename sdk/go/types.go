@@ -1432,17 +1432,19 @@ type Invoice struct {
 	Month string `json:"month,omitzero"`
 	// When the month ended; its beginning while it has not.
 	CreatedAt time.Time `json:"created_at,omitzero"`
-	// In the currency of the payment provider; null without one.
+	// Paid in the month at the payment provider; null without a purchase.
 	Amount *float64 `json:"amount,omitzero"`
+	// Of that, such as eur.
+	Currency *string `json:"currency,omitzero"`
 	// Charged in the month.
 	Credits Amount `json:"credits,omitzero"`
 	// draft: the month has not ended; paid: it was charged to the balance.
 	Status string `json:"status,omitzero"`
 	// Path of the same as PDF.
 	InvoicePdf string `json:"invoice_pdf,omitzero"`
-	// Null without a payment provider.
+	// Null: the payment provider sends receipts itself.
 	ReceiptURL *string `json:"receipt_url,omitzero"`
-	// Null without a payment provider.
+	// The newest of the month at the payment provider; null without a purchase.
 	PaymentIntentID *string `json:"payment_intent_id,omitzero"`
 	OpeningBalance  Amount  `json:"opening_balance,omitzero"`
 	Granted         Amount  `json:"granted,omitzero"`
