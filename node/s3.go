@@ -129,10 +129,10 @@ func (p *s3Part) serve(ctx context.Context) error {
 func (p *s3Part) relay(ctx context.Context) error {
 	var endpoints sync.WaitGroup
 	defer endpoints.Wait()
-	places := make(chan struct{}, maxS3Relays)
+	places, customers := make(chan struct{}, maxS3Relays), gateway.NewCustomers(maxS3Relays)
 	for _, l := range p.listeners() {
 		endpoints.Go(func() {
-			if err := p.relayFrom(ctx, l, places); err != nil {
+			if err := p.relayFrom(ctx, l, places, customers); err != nil {
 				p.node.logger.Error("s3 endpoint ended", "part", "s3", "err", err)
 			}
 		})
@@ -141,7 +141,9 @@ func (p *s3Part) relay(ctx context.Context) error {
 }
 
 // relayFrom hands the connections of one endpoint on.
-func (p *s3Part) relayFrom(ctx context.Context, l net.Listener, places chan struct{}) error {
+func (p *s3Part) relayFrom(
+	ctx context.Context, l net.Listener, places chan struct{}, customers *gateway.Customers,
+) error {
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	var conns sync.WaitGroup
 	defer conns.Wait()
@@ -153,14 +155,21 @@ func (p *s3Part) relayFrom(ctx context.Context, l net.Listener, places chan stru
 		if conn == nil {
 			return nil
 		}
+		release, ok := customers.Take(conn)
+		if !ok {
+			conn.Close()
+			continue
+		}
 		select {
 		case places <- struct{}{}:
 		default:
+			release()
 			conn.Close()
 			continue
 		}
 		conns.Go(func() {
 			defer func() { <-places }()
+			defer release()
 			defer conn.Close()
 			server, err := p.node.cluster.OpenSome(ctx, methodS3, nil, func(io.Reader) error { return nil })
 			if err != nil {

@@ -111,7 +111,7 @@ func TestConnectionsAreServedDirectly(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- g.ServeConn(ctx, server) }()
-	if got := <-conns; got.(timed).Conn != server {
+	if got := <-conns; got.(*timed).Conn != server {
 		t.Errorf("it serves %v", got)
 	}
 	text := bytes.Repeat([]byte("text"), timedPiece/2)
@@ -297,7 +297,7 @@ func (cut) Read(p []byte) (int, error) { return copy(p, "ab"), os.ErrDeadlineExc
 // TestCutConnections holds that a client which sends nothing more, or is gone, has cut its
 // request: no failure of the server.
 func TestCutConnections(t *testing.T) {
-	if n, err := (timed{cut{}}).Read(make([]byte, 5)); n != 2 || !errors.Is(err, io.EOF) {
+	if n, err := (&timed{Conn: cut{}}).Read(make([]byte, 5)); n != 2 || !errors.Is(err, io.EOF) {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 }

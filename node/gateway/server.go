@@ -39,6 +39,8 @@ type Gateway struct {
 	end    context.CancelFunc
 	places chan struct{} // Holds one token per connection.
 
+	customers *Customers
+
 	// versitygw has its own listener, a socket in the abstract namespace. The first request,
 	// for the path learn, gives us the server behind it, which then serves our connections.
 	socket    string
@@ -63,6 +65,7 @@ func New(cfg Config) (*Gateway, error) {
 		store: &store{cfg: cfg, logger: cfg.Logger.With("part", "s3"), life: life}, end: end,
 		socket: "@berth-s3-" + rand.Text(), learn: "/" + rand.Text(),
 		listening: make(chan struct{}), ready: make(chan struct{}), places: make(chan struct{}, maxConns),
+		customers: NewCustomers(maxConns),
 	}
 	iam := service{accounts: accounts{cfg.Keys, cfg.View}}
 	var err error
@@ -234,7 +237,13 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 		if conn == nil {
 			return nil
 		}
+		release, ok := g.customers.Take(conn)
+		if !ok {
+			conn.Close()
+			continue
+		}
 		conns.Go(func() {
+			defer release()
 			if err := g.ServeConn(ctx, conn); err != nil {
 				g.store.logger.Debug("connection error", "err", err)
 			}
@@ -292,7 +301,7 @@ func (g *Gateway) ServeConn(ctx context.Context, conn io.ReadWriteCloser) error 
 func (g *Gateway) serveDirectly(ctx context.Context, conn net.Conn) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	err := g.conns.ServeConn(timed{conn})
+	err := g.conns.ServeConn(&timed{Conn: conn})
 	linger(conn)
 	return err
 }
@@ -320,23 +329,35 @@ func closeWrite(conn io.Closer) {
 	}
 }
 
-// timed ends when nothing moves for a while in the direction that is waited for. However it
+// timed ends when little moves for a while in the direction that is waited for. However it
 // ends, a request that is not complete reads as one that the client has cut. To close it does
-// nothing: the connection lingers.
-type timed struct{ net.Conn }
+// nothing: the connection lingers. One goroutine uses it.
+type timed struct {
+	net.Conn
 
-// timedPiece is how much is written at once, and has to go in time.
-const timedPiece = 256 << 10
+	until time.Time // When bytes that are waited for have to be here,
+	came  int       // so many of which have come; answers count as leastPiece.
+}
+
+// Pieces that have to move in time.
+const (
+	timedPiece = 256 << 10 // Written at once.
+	leastPiece = 4 << 10   // Read, or all that came of a request: less would hold a place for hours.
+)
 
 // Close implements io.Closer.
-func (timed) Close() error { return nil }
+func (*timed) Close() error { return nil }
 
 // Read implements io.Reader.
-func (c timed) Read(p []byte) (int, error) {
-	if err := c.SetReadDeadline(time.Now().Add(idleConn)); err != nil {
+func (c *timed) Read(p []byte) (int, error) {
+	if c.until.IsZero() || c.came >= leastPiece {
+		c.until, c.came = time.Now().Add(idleConn), 0
+	}
+	if err := c.SetReadDeadline(c.until); err != nil {
 		return 0, err
 	}
 	n, err := c.Conn.Read(p)
+	c.came += n
 	if err != nil {
 		err = io.EOF
 	}
@@ -344,7 +365,8 @@ func (c timed) Read(p []byte) (int, error) {
 }
 
 // Write implements io.Writer.
-func (c timed) Write(p []byte) (n int, err error) {
+func (c *timed) Write(p []byte) (n int, err error) {
+	c.came = leastPiece
 	for n < len(p) && err == nil {
 		if err = c.SetWriteDeadline(time.Now().Add(idleConn)); err != nil {
 			return n, err

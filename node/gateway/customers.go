@@ -1,0 +1,48 @@
+package gateway
+
+import (
+	"net"
+	"sync"
+
+	"berth/api/auth"
+)
+
+// customerShare is the part of the connections that one customer may have: a quarter.
+const customerShare = 4
+
+// Customers counts the connections of each customer (auth.Customer), so that none takes all
+// places of an endpoint.
+type Customers struct {
+	most int
+
+	mu   sync.Mutex
+	open map[string]int
+}
+
+// NewCustomers returns the count for an endpoint with so many places.
+func NewCustomers(places int) *Customers {
+	return &Customers{most: places / customerShare, open: make(map[string]int)}
+}
+
+// Take counts a connection. It reports false if its customer has too many. The caller calls
+// release at its end.
+func (c *Customers) Take(conn net.Conn) (release func(), ok bool) {
+	tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return func() {}, true
+	}
+	name := auth.Customer("", tcp.AddrPort().Addr())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open[name] >= c.most {
+		return nil, false
+	}
+	c.open[name]++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.open[name]--; c.open[name] == 0 {
+			delete(c.open, name)
+		}
+	}, true
+}
