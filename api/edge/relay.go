@@ -220,7 +220,7 @@ func (s *Server) relayStream(ctx *fasthttp.RequestCtx, r *Request, answer *Relay
 	s.relayHead(ctx, r, answer)
 	conn := ctx.Conn()
 	if err := ctx.SetWriteDeadline(time.Now().Add(connection.WriteTimeout)); err != nil {
-		s.log.Debug("connection error", "err", err)
+		r.Log(s.log).Debug("connection error", "err", err)
 	}
 	ctx.SetBodyStreamWriter(func(w *bufio.Writer) {
 		defer end()

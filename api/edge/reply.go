@@ -43,7 +43,7 @@ func (s *Server) reply(ctx *fasthttp.RequestCtx, r *Request, value any) {
 		}
 		s.stream(ctx, r, a)
 	case answer.Download:
-		s.download(ctx, a)
+		s.download(ctx, r, a)
 	case answer.File:
 		if err := s.file(ctx, r, a); err != nil {
 			s.fail(ctx, r, err)
@@ -83,7 +83,7 @@ func (s *Server) text(ctx *fasthttp.RequestCtx, r *Request, t answer.Text) error
 // list sends a list. An error in its first piece is answered as such; a later one
 // breaks the connection, because the status is already sent.
 func (s *Server) list(ctx *fasthttp.RequestCtx, r *Request, l answer.List) {
-	rows := l.Open(r.life.hard, ctx.Conn(), s.log)
+	rows := l.Open(r.life.hard, ctx.Conn(), r.Log(s.log))
 	err := rows.Fill()
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
@@ -107,12 +107,12 @@ func (s *Server) list(ctx *fasthttp.RequestCtx, r *Request, l answer.List) {
 }
 
 // download streams the body that write produces.
-func (s *Server) download(ctx *fasthttp.RequestCtx, write answer.Download) {
+func (s *Server) download(ctx *fasthttp.RequestCtx, r *Request, write answer.Download) {
 	ctx.SetContentType(answer.OctetStream)
 	conn := ctx.Conn()
 	ctx.SetBodyStreamWriter(func(w *bufio.Writer) {
 		if err := write(connection.PatientWriter{Conn: conn, To: w}); err != nil {
-			s.log.Warn("download ended early", "err", err)
+			r.Log(s.log).Warn("download ended early", "err", err)
 		}
 	})
 }
@@ -142,7 +142,7 @@ func (s *Server) file(ctx *fasthttp.RequestCtx, r *Request, f answer.File) error
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	}
 	within, cancel := context.WithCancel(r.life.hard)
-	ctx.SetBodyStream(f.Open(within, ctx.Conn(), s.log, from, length, func() {
+	ctx.SetBodyStream(f.Open(within, ctx.Conn(), r.Log(s.log), from, length, func() {
 		cancel()
 		s.files.Give(owner, 1)
 	}), int(length))

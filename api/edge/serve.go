@@ -69,7 +69,9 @@ func (s *Server) handler(life lifetime) fasthttp.RequestHandler {
 // panicked logs that a handler panicked, and why. It takes back what was
 // answered so far.
 func (s *Server) panicked(ctx *fasthttp.RequestCtx, cause any) error {
-	s.log.Error("handler panicked", "err", fmt.Sprintf("%v\n%s", cause, debug.Stack()))
+	id := s.requestID(string(ctx.Request.Header.Peek("X-Request-Id")))
+	ctx.Request.Header.Set("X-Request-Id", id) // The answer has the same.
+	s.log.Error("handler panicked", "request", id, "err", fmt.Sprintf("%v\n%s", cause, debug.Stack()))
 	ctx.Response.Reset()
 	return compute.Errorf(compute.CodeInternal, "panic: %v", cause)
 }

@@ -76,7 +76,7 @@ type Invoice struct {
 	Month           string          `json:"month" doc:"Such as 2026-11, UTC."`
 	CreatedAt       compute.Instant `json:"created_at" doc:"When the month ended; its beginning while it has not."`
 	Amount          *float64        `json:"amount" doc:"Paid in the month at the payment provider; null without a purchase."`
-	Currency        *string         `json:"currency" doc:"Of that, such as eur."`
+	Currency        *string         `json:"currency" doc:"Its currency, such as eur; null without a purchase."`
 	Credits         compute.Credits `json:"credits" doc:"Charged in the month."`
 	Status          string          `json:"status" doc:"draft: the month has not ended; paid: it was charged to the balance."`
 	InvoicePDF      string          `json:"invoice_pdf" doc:"Path of the same as PDF."`

@@ -1434,7 +1434,7 @@ type Invoice struct {
 	CreatedAt time.Time `json:"created_at,omitzero"`
 	// Paid in the month at the payment provider; null without a purchase.
 	Amount *float64 `json:"amount,omitzero"`
-	// Of that, such as eur.
+	// Its currency, such as eur; null without a purchase.
 	Currency *string `json:"currency,omitzero"`
 	// Charged in the month.
 	Credits Amount `json:"credits,omitzero"`
