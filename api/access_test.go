@@ -370,6 +370,12 @@ func TestMetricsToken(t *testing.T) {
 	if !strings.Contains(string(a.body), "berth_api_request_seconds_bucket") {
 		t.Error("no metrics")
 	}
+	away := newWorld(t, func(c *handler.Config) { c.MetricsLocal = true }) // Its clients have the address 0.0.0.0.
+	away.want(403, "metrics_local", "GET", "/metrics", "", nil)
+	away.listen() // On this machine.
+	if status := away.statusOf("GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); status != http.StatusOK {
+		t.Errorf("a client of this machine: %d", status)
+	}
 }
 
 // TestBeforeTheFirstCommand wants nobody told that a credential is bad while

@@ -466,6 +466,7 @@ func (n *Node) edgeConfig(tlsConfig *tls.Config, scrapeToken string) edge.Config
 		Front:        n.front(),
 		Limits:       n.limits(),
 		MetricsToken: scrapeToken,
+		MetricsLocal: !n.cfg.API.Insecure,
 		Crowded:      n.pace.hurry,
 		Now:          n.cluster.Clock().Now,
 		Logger:       n.logger,

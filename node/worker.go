@@ -105,6 +105,7 @@ func (n workerNode) openAPI(context.Context) error {
 			Front:        n.front(),
 			Limits:       n.limits(),
 			MetricsToken: scrapeToken,
+			MetricsLocal: !n.cfg.API.Insecure,
 			Crowded:      n.pace.hurry,
 			Now:          n.opts.Now,
 			Logger:       n.logger,

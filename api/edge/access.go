@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
+	"net"
 
 	"github.com/valyala/fasthttp"
 
@@ -253,7 +254,11 @@ func (a *access) admitOperator(r *Request) error {
 func (a *access) admitScraper(r *Request) error {
 	want := a.cfg.MetricsToken
 	if want == "" {
-		return a.rates.stranger(r)
+		if err := a.rates.stranger(r); err != nil || !a.cfg.MetricsLocal || net.ParseIP(r.IP).IsLoopback() {
+			return err
+		}
+		return compute.Errorf(compute.CodeForbidden,
+			"Without metrics.token_file, metrics are for clients on this node's machine.").Named("metrics_local")
 	}
 	if subtle.ConstantTimeCompare([]byte(want), []byte(r.bearer)) == 1 {
 		return nil

@@ -102,6 +102,8 @@ type Config struct {
 	// MetricsToken is the bearer token that a scraper must send. Empty for
 	// none.
 	MetricsToken string
+	// MetricsLocal has metrics be for clients of this machine alone, while there is no token.
+	MetricsLocal bool
 
 	// Now returns the wall-clock time, for credentials and identifiers.
 	// Stopwatch is monotonic, for durations. Both are time.Now if nil.

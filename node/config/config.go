@@ -259,7 +259,8 @@ type Backup struct {
 // Metrics is where metrics are served.
 type Metrics struct {
 	Addr      string `koanf:"addr" usage:"host:port of a listener of its own for /metrics; default: on the API's."`
-	TokenFile string `koanf:"token_file" usage:"File with the bearer token that /metrics wants; empty asks for none."`
+	TokenFile string `koanf:"token_file" usage:"File with the bearer token that /metrics wants; empty: metrics are for this machine, and for all with api.insecure."`
+	Insecure  bool   `koanf:"insecure" usage:"Serve metrics.addr beyond this machine, as plain HTTP."`
 }
 
 // Billing has the prices of a new cluster, and whether credits are enforced.

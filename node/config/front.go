@@ -40,6 +40,12 @@ func (v *validator) front(c *Config) {
 			"is needed to serve plain HTTP beyond this machine at "+addr+
 				": set api.tls, or api.insecure: true behind a proxy that has TLS")
 	}
+	if host, _, err := net.SplitHostPort(c.Metrics.Addr); err == nil && !isLoopback(host) {
+		v.check("metrics.insecure", c.Metrics.Insecure,
+			"is needed to serve plain HTTP beyond this machine at "+c.Metrics.Addr+
+				": scrape the API's /metrics instead, or set it where nobody listens")
+		v.check("metrics.token_file", c.Metrics.TokenFile != "", "is needed beyond this machine, at "+c.Metrics.Addr)
+	}
 	for _, name := range a.Hosts {
 		v.check("api.hosts", name != "" && name == strings.ToLower(name) && !strings.ContainsAny(name, "/: "),
 			"must be host names in lower case, without a port")
