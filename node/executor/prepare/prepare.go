@@ -95,7 +95,7 @@ func (p *Preparer) takeForSandbox(
 	if err != nil {
 		return nil, err
 	}
-	res, err := p.takeSandbox(ctx, a, w, bundle, startsEarly(w.Execution, bundle, kept))
+	res, err := p.takeSandbox(ctx, a, w, bundle, p.startsEarly(w.Execution, bundle, kept))
 	if err != nil {
 		return nil, err
 	}

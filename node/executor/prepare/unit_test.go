@@ -2,6 +2,8 @@ package prepare
 
 import (
 	"cmp"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -220,6 +222,7 @@ func TestStartsEarly(t *testing.T) {
 		},
 		"uploaded files":  func(x *compute.Execution, _ *compute.Bundle) { x.Files = new(compute.Files) },
 		"a variable":      func(_ *compute.Execution, b *compute.Bundle) { b.Env["PYTHONSTARTUP"] = "x" },
+		"of a package":    func(_ *compute.Execution, b *compute.Bundle) { b.Env["COVERAGE_PROCESS_START"] = "x" },
 		"own packages":    func(_ *compute.Execution, b *compute.Bundle) { b.ImportFiles["./.local/lib/x.pth"] = "" },
 		"stored packages": func(_ *compute.Execution, b *compute.Bundle) { b.StoredFiles = map[string][]byte{".local/x": nil} },
 		"many variables":  func(_ *compute.Execution, b *compute.Bundle) { b.Env["X"] = strings.Repeat("x", maxEarlyBytes) },
@@ -235,6 +238,20 @@ func TestStartsEarly(t *testing.T) {
 	}
 	if startsEarly(x, b, []compute.EnvVariable{{Name: "LD_PRELOAD", Value: "2"}}) {
 		t.Error("a variable that is kept: the interpreter starts early")
+	}
+	dir := t.TempDir()
+	p := &Preparer{cfg: &Config{SiteDirs: []string{dir}}}
+	if !p.startsEarly(x, b, nil) {
+		t.Error("modules of the operator: the interpreter starts late")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "sitecustomize.py"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if p.startsEarly(x, b, nil) {
+		t.Error("the operator's sitecustomize does not see the user's variables")
+	}
+	if b.Env = nil; !p.startsEarly(x, b, nil) {
+		t.Error("without variables the interpreter starts late")
 	}
 }
 
