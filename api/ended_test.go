@@ -52,7 +52,7 @@ func TestStaleReadsStayHere(t *testing.T) {
 	id := w.start("cpu")
 	w.place(id, 1)
 	w.begun(id)
-	w.logs.write(id, handler.Line{Stream: "stdout", Text: []byte("one")})
+	w.logs.write(id, handler.Line{At: compute.InstantOf(w.clock()), Stream: "stdout", Text: []byte("one")})
 	w.logs.move()
 	for query, want := range map[string]string{"": "", "?consistency=stale": "on another node"} {
 		var got wire.Execution
@@ -60,6 +60,12 @@ func TestStaleReadsStayHere(t *testing.T) {
 		text := strings.Join(got.Warnings, " ")
 		if (want == "") != (got.Stdout == "one\n") || !strings.Contains(text, want) || want == "" && text != "" {
 			t.Errorf("%q: output %q, warnings %q", query, got.Stdout, text)
+		}
+		var lines wire.Logs
+		w.mustDo("GET", "/logs/execution/"+id.String()+query, w.adaKey, nil, &lines)
+		text = strings.Join(lines.Warnings, " ")
+		if (want == "") != (len(lines.Logs) == 1) || !strings.Contains(text, want) || want == "" && text != "" {
+			t.Errorf("%q: lines %v, warnings %q", query, lines.Logs, text)
 		}
 	}
 }

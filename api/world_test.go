@@ -753,10 +753,13 @@ func (l *fakeLogs) Tail(_ context.Context, id compute.ExecutionID, maxBytes int)
 }
 
 // Search returns the newest lines that contain the text.
-func (l *fakeLogs) Search(_ context.Context, id compute.ExecutionID, q handler.LogQuery) (handler.LogLines, error) {
+func (l *fakeLogs) Search(ctx context.Context, id compute.ExecutionID, q handler.LogQuery) (handler.LogLines, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out handler.LogLines
+	if err := compute.MayAsk(ctx); l.away && err != nil {
+		return out, err
+	}
 	for _, line := range l.lines[id] {
 		if line.At >= q.Since && bytes.Contains(line.Text, []byte(q.Text)) {
 			out.Lines = append(out.Lines, handler.LogLine{Line: line, Level: cmp.Or(q.Level, "info"), Attempt: 1})

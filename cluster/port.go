@@ -281,6 +281,9 @@ func (c port) openLink(ctx context.Context, id compute.NodeID) (*rpc.Client, err
 // method is a *compute.Error; one that wraps rpc.ErrNotSent means that the call
 // did not reach the node.
 func (c *Cluster) Call(ctx context.Context, node compute.NodeID, method string, request []byte) ([]byte, error) {
+	if err := c.mayAsk(ctx, node); err != nil {
+		return nil, err
+	}
 	client, err := c.links.Get(ctx, node)
 	if err != nil {
 		return nil, err
@@ -294,11 +297,25 @@ func (c *Cluster) Call(ctx context.Context, node compute.NodeID, method string, 
 func (c *Cluster) Open(
 	ctx context.Context, node compute.NodeID, method string, request []byte,
 ) ([]byte, io.ReadWriteCloser, error) {
+	if err := c.mayAsk(ctx, node); err != nil {
+		return nil, nil, err
+	}
 	client, err := c.streams.Get(ctx, node)
 	if err != nil {
 		return nil, nil, err
 	}
 	return client.Open(ctx, method, request)
+}
+
+// mayAsk refuses a call to another node within a context that stays here (compute.StayHere).
+func (c *Cluster) mayAsk(ctx context.Context, node compute.NodeID) error {
+	if node == c.id {
+		return nil
+	}
+	if err := compute.MayAsk(ctx); err != nil {
+		return fmt.Errorf("%w: %w", rpc.ErrNotSent, err)
+	}
+	return nil
 }
 
 // addressesOf returns the known addresses of a node, the freshest first. A wrong

@@ -2,12 +2,14 @@ package cluster_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 	"testing"
 
 	"berth/cluster"
 	"berth/cluster/rpc"
+	"berth/compute"
 )
 
 // TestStreamsHaveTheirOwnConnection ends the connection of a stream while a call
@@ -40,6 +42,13 @@ func TestStreamsHaveTheirOwnConnection(t *testing.T) {
 	t.Cleanup(end) // Before the peers close: they wait for the call.
 	f.awaitVoters(2)
 	from, to := f.peers[0], f.peers[1].ID()
+	staying := compute.StayHere(t.Context())
+	if _, err := from.Call(staying, to, "test.wait", nil); compute.CodeOf(err) != compute.CodeUnavailable || !errors.Is(err, rpc.ErrNotSent) {
+		t.Errorf("a call that stays here: %v", err)
+	}
+	if _, _, err := from.Open(staying, to, "test.break", nil); compute.CodeOf(err) != compute.CodeUnavailable {
+		t.Errorf("a stream that stays here: %v", err)
+	}
 	answered := make(chan string, 1)
 	go func() {
 		answer, err := from.Call(t.Context(), to, "test.wait", nil)

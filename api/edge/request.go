@@ -145,6 +145,9 @@ func (r *Request) Held() context.Context { return r.life.soft }
 func (r *Request) Renew() {
 	r.release()
 	r.Ctx, r.cancel = context.WithTimeout(r.life.hard, requestTimeout)
+	if r.stale {
+		r.Ctx = compute.StayHere(r.Ctx)
+	}
 }
 
 // SetHeader adds a header to the answer.

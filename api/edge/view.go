@@ -58,7 +58,7 @@ func (c *Core) staleView(r *Request) error {
 	if lastContact > limit {
 		return compute.Errorf(compute.CodeUnavailable, "This node is too far behind the cluster.").Named("too_stale")
 	}
-	r.stale = true
+	r.stale, r.Ctx = true, compute.StayHere(r.Ctx)
 	return r.see(view)
 }
 

@@ -142,6 +142,9 @@ func (g *logLines) search(r *edge.Request, from []*compute.Execution, q handler.
 		wg.Go(func() {
 			defer done()
 			lines, err := g.Config.Logs.Search(ctx, e.ID, q)
+			if err != nil && r.Stale() && ctx.Err() == nil && compute.CodeOf(err) == compute.CodeUnavailable {
+				lines, err = handler.LogLines{Missing: elsewhere}, nil
+			}
 			if err != nil && compute.CodeOf(err) != compute.CodeNotFound { // It may be deleted meanwhile.
 				cancel(err)
 				return
@@ -155,6 +158,9 @@ func (g *logLines) search(r *edge.Request, from []*compute.Execution, q handler.
 	}
 	return all.result(), nil
 }
+
+// elsewhere is the warning about output that a stale read does not get.
+const elsewhere = "The output is on another node, which a stale read does not ask."
 
 // hosts returns the names of the nodes of an execution's attempts by epoch.
 func (g *logLines) hosts(r *edge.Request, id compute.ExecutionID) map[uint64]string {

@@ -242,7 +242,7 @@ func (g *executions) addOutput(r *edge.Request, e *compute.Execution, out *wire.
 		return
 	}
 	if r.Stale() && !g.Config.Logs.Here(e.ID) {
-		out.Warnings = append(out.Warnings, "The output is on another node, which a stale read does not ask.")
+		out.Warnings = append(out.Warnings, elsewhere)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Ctx, outputBudget)

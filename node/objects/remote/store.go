@@ -104,6 +104,9 @@ func (s *Store) Get(ctx context.Context, hash compute.Hash) ([]byte, error) {
 
 // read reads an object, or another one if it is not there.
 func (s *Store) read(ctx context.Context, name, other string) ([]byte, error) {
+	if err := compute.MayAsk(ctx); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	data, err := s.bucket.ReadAll(ctx, name)
