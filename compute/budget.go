@@ -14,6 +14,9 @@ type Budget struct {
 	Month      int     `cbor:"9,keyasint,omitempty"`  // Year × 12 + month − 1, if it is monthly.
 	Level      int     `cbor:"10,keyasint,omitempty"` // The highest of BudgetLevels that was reported.
 	ChangedAt  Instant `cbor:"11,keyasint"`
+	// CheckAt is when a budget whose key or account is gone is removed if none of their
+	// work goes on by then. Zero while they exist.
+	CheckAt Instant `cbor:"12,keyasint,omitempty"`
 }
 
 // BudgetLevels returns the levels, in percent, that are reported.

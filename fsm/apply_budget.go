@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 
 	"berth/compute"
@@ -48,6 +47,7 @@ type budgetTables struct {
 	budgets   store.Records[spender, compute.Budget]
 	purchases store.Records[purchaseKey, compute.Purchase]
 	heldBy    store.Table[spender, compute.Credits] // Held for executions of keys and members.
+	gone      store.Index[goneKey, compute.Budget]  // Budgets whose key or account is gone.
 }
 
 func newBudgetTables() budgetTables {
@@ -55,6 +55,9 @@ func newBudgetTables() budgetTables {
 		budgets:   store.NewRecords(bySpender, spenderOf),
 		purchases: store.NewRecords(byPurchase, purchaseKeyOf),
 		heldBy:    store.NewTable[spender, compute.Credits](bySpender),
+		gone: store.NewIndex(byGone,
+			func(b *compute.Budget) goneKey { return goneKey{b.CheckAt, spenderOf(b)} },
+			func(b *compute.Budget) bool { return !b.CheckAt.IsZero() }),
 	}
 }
 
@@ -69,6 +72,14 @@ func byPurchase(a, b purchaseKey) int {
 }
 
 func purchaseKeyOf(p *compute.Purchase) purchaseKey { return purchaseKey{p.Org, p.ID} }
+
+func (v *budgetTables) storeBudget(b *compute.Budget) { v.gone.Update(v.budgets.Put(b), b) }
+
+func (v *budgetTables) dropBudget(who spender) {
+	if old := v.budgets.Drop(who); old != nil {
+		v.gone.Update(old, nil)
+	}
+}
 
 // countHeld counts the hold of an execution toward its key and its member.
 func (v *budgetTables) countHeld(before, after *compute.Execution) {
@@ -197,7 +208,7 @@ func (s *money) addCharge(e *compute.Execution, who spender, charged compute.Cre
 	if !e.ID.IsZero() || s.view.Format() >= format.Alerts {
 		s.report(e, &b, b.LevelOf(b.Charged), false)
 	}
-	s.view.budgets.Put(&b)
+	s.view.storeBudget(&b)
 }
 
 // reportRunning reports the levels that the budgets of executions reach with what running
@@ -258,7 +269,7 @@ func (s *money) reportUsed(e *compute.Execution, who spender, used compute.Credi
 	}
 	s.report(e, &b, b.LevelOf(b.Charged), false)
 	b.Charged = charged
-	s.view.budgets.Put(&b)
+	s.view.storeBudget(&b)
 }
 
 // reportFree takes back the levels of budgets that only an execution had reached that costs
@@ -277,7 +288,7 @@ func (s *money) reportFree(e *compute.Execution) {
 		}
 		b := *known
 		if b.Level = min(b.Level, b.LevelOf(b.Charged+used[who])); b.Level != known.Level {
-			s.view.budgets.Put(&b)
+			s.view.storeBudget(&b)
 		}
 	}
 }
@@ -293,7 +304,7 @@ func (s *money) reportStop(e *compute.Execution, who spender) {
 	b.Turn(monthOf(s.view.meta.Now))
 	levels := compute.BudgetLevels()
 	s.report(e, &b, levels[len(levels)-1], true)
-	s.view.budgets.Put(&b)
+	s.view.storeBudget(&b)
 }
 
 // report has the URL of a budget notified of a level, once. The callback belongs to the
@@ -339,20 +350,23 @@ func (s *money) setBudget(c command.SetBudget) command.Result {
 // putBudget stores a budget. Earlier charges still count toward it, unless it becomes
 // monthly or stops being so.
 func (s *money) putBudget(b *compute.Budget) {
-	b.Charged, b.Month, b.Level, b.ChangedAt = 0, 0, 0, s.view.meta.Now
+	b.Charged, b.Month, b.Level, b.ChangedAt, b.CheckAt = 0, 0, 0, s.view.meta.Now, 0
 	if b.Monthly {
 		b.Month = monthOf(s.view.meta.Now)
 		if a := s.view.Account(b.Org); b.Key.IsZero() && b.User.IsZero() && a.Month == b.Month {
 			b.Charged = a.InMonth
 		}
 	}
-	if known, ok := s.view.budgets.Get(spenderOf(b)); ok && known.Monthly == b.Monthly {
-		b.Charged, b.Month = known.Charged, known.Month
+	if known, ok := s.view.budgets.Get(spenderOf(b)); ok {
+		b.CheckAt = known.CheckAt
+		if known.Monthly == b.Monthly {
+			b.Charged, b.Month = known.Charged, known.Month
+		}
 	}
 	if b.Month == 0 || b.Month == monthOf(s.view.meta.Now) {
 		b.Level = b.LevelOf(b.Charged) // Levels that it has already reached are not reported.
 	}
-	s.view.budgets.Put(b)
+	s.view.storeBudget(b)
 }
 
 // removeBudget removes a budget.
@@ -364,7 +378,7 @@ func (s *money) removeBudget(c command.RemoveBudget) command.Result {
 	if !s.view.budgets.Has(who) {
 		return refuse(compute.CodeNotFound, "budget_not_found", "there is no such budget")
 	}
-	s.view.budgets.Drop(who)
+	s.view.dropBudget(who)
 	return command.Result{ID: c.Org.UUID}
 }
 
@@ -384,13 +398,13 @@ func (s *money) admitBudget(a command.Actor, who spender) *compute.Error {
 	}
 	_, key := s.view.Key(who.org, who.key)
 	_, member := s.view.Membership(who.org, who.user)
-	member = member || s.view.budgets.Has(who) // The member has left and may return.
+	known := s.view.budgets.Has(who) // Also of a member that may return, and while work of a deleted key goes on.
 	switch {
 	case !who.key.IsZero() && !who.user.IsZero():
 		return compute.Errorf(compute.CodeInvalid, "a budget is of a key or of a member").Named("budget")
-	case !who.key.IsZero() && !key:
+	case !who.key.IsZero() && !key && !known:
 		return compute.Errorf(compute.CodeNotFound, "API key not found").Named("key_not_found")
-	case !who.user.IsZero() && !member:
+	case !who.user.IsZero() && !member && !known:
 		return compute.Errorf(compute.CodeNotFound, "there is no such member").Named("member_not_found")
 	}
 	return nil
@@ -435,29 +449,21 @@ func (s *money) recordPurchase(c command.RecordPurchase) command.Result {
 // dropBudgets removes all budgets of an organization.
 func (s *money) dropBudgets(org compute.OrgID) {
 	for _, b := range s.view.Budgets(org) {
-		s.view.budgets.Drop(spenderOf(b))
+		s.view.dropBudget(spenderOf(b))
 	}
 }
 
-// dropBudgetsOf removes the budgets of a user in all organizations.
-func (s *money) dropBudgetsOf(user compute.UserID) {
-	for _, b := range slices.Collect(s.view.budgets.Values()) {
-		if b.User == user {
-			s.view.budgets.Drop(spenderOf(b))
-		}
-	}
-}
-
-// checkBudgets checks that the spenders of budgets exist, and that the amounts of budgets
-// and purchases are valid.
+// checkBudgets checks that the organizations of budgets exist, that budgets whose key or
+// account does not exist are known as such, and that the amounts of budgets and purchases
+// are valid.
 func (v checker) checkBudgets() error {
 	for b := range v.view.budgets.Values() {
-		o, org := v.view.orgs.Get(b.Org)
-		_, key := v.view.Key(b.Org, b.Key)
-		u, user := v.view.users.Get(b.User)
-		user = user && u.DeletedAt.IsZero()
-		if !org || !o.DeletedAt.IsZero() || !b.Key.IsZero() && !key || !b.User.IsZero() && !user {
-			return fmt.Errorf("a budget of organization %s, key %s and member %s: one does not exist", b.Org, b.Key, b.User)
+		if o, org := v.view.orgs.Get(b.Org); !org || !o.DeletedAt.IsZero() {
+			return fmt.Errorf("a budget of organization %s, which does not exist", b.Org)
+		}
+		if gone := v.view.isGone(b); gone == b.CheckAt.IsZero() {
+			return fmt.Errorf("a budget of organization %s, key %s and member %s: one is gone: %t, the budget is checked at %s",
+				b.Org, b.Key, b.User, gone, b.CheckAt)
 		}
 		if b.MaxCredits <= 0 || b.Charged < 0 {
 			return fmt.Errorf("a budget of organization %s has %s of %s", b.Org, b.Charged, b.MaxCredits)

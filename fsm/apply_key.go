@@ -18,7 +18,8 @@ func (s *identity) createKey(c command.CreateKey) command.Result {
 	if refusal := s.admitKeyOwner(c.Actor, &c.Key); refusal != nil {
 		return command.Result{Refusal: refusal}
 	}
-	_, known := s.view.keys.Get(c.Key.ID)
+	known := s.view.keys.Has(c.Key.ID)
+	known = known || s.view.budgets.Has(spender{org: c.Actor.Org, key: c.Key.ID}) // It was deleted, and its work goes on.
 	_, taken := s.view.lookups.Get(c.Key.Lookup)
 	limit := s.view.meta.Settings.Keys
 	switch {

@@ -78,6 +78,7 @@ func (v checker) checkDerived() error {
 		differ("totals of archives", v.view.archivedTotals, fresh.view.archivedTotals),
 		differ("loads", v.view.loads, fresh.view.loads),
 		differ("held by keys and members", v.view.heldBy, fresh.view.heldBy),
+		differ("budgets of gone keys and accounts", v.view.gone.Table(), fresh.view.gone.Table()),
 		v.view.offered.differ(fresh.view.offered),
 		differMix(v.view.mix, fresh.view.mix),
 		v.checkObjectsDerived(fresh),
@@ -122,7 +123,7 @@ func (v checker) rebuilt() *state {
 	copyRecords(v.view.objects, s.view.putObject)
 	copyRecords(v.view.objectUploads, s.view.putObjectUpload)
 	copyRecords(v.view.objectParts, s.view.putObjectPart)
-	copyRecords(v.view.budgets, func(b *compute.Budget) { s.view.budgets.Put(b) })
+	copyRecords(v.view.budgets, s.view.storeBudget)
 	copyRecords(v.view.purchases, func(p *compute.Purchase) { s.view.purchases.Put(p) })
 	copyRecords(v.view.audit, func(r *compute.AuditRecord) { s.view.audit.Put(r) })
 	copyRecords(v.view.chains, func(c *auditChain) { s.view.chains.Put(c) })

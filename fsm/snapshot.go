@@ -123,7 +123,7 @@ func (s *state) loaders() []func([]byte) error {
 		load(func(e *compute.Environment) { s.view.environments.Put(e) }),
 		load(func(b *compute.Bucket) { s.view.buckets.Put(b) }),
 		load(s.view.loadObject), load(s.view.putObjectUpload), load(s.view.putObjectPart),
-		load(func(b *compute.Budget) { s.view.budgets.Put(b) }),
+		load(s.view.storeBudget),
 		load(func(p *compute.Purchase) { s.view.purchases.Put(p) }),
 		load(func(r *compute.AuditRecord) { s.view.audit.Put(r) }),
 		load(func(c *auditChain) { s.view.chains.Put(c) }),

@@ -522,6 +522,7 @@ func (v *View) freezeDerived() {
 	store.Freeze(&v.endingUploads)
 	store.Freeze(&v.objectUse)
 	store.Freeze(&v.heldBy)
+	store.Freeze(&v.gone)
 	store.Freeze(&v.outputAges)
 }
 
@@ -662,7 +663,7 @@ func (v *identityTables) putKey(k *compute.Key) {
 func (s *identity) dropKey(id compute.KeyID) {
 	old := s.view.keys.Drop(id)
 	s.view.quotas.Drop(scope{org: old.Org, key: id})
-	s.view.budgets.Drop(spender{org: old.Org, key: id})
+	s.money.endBudget(spender{org: old.Org, key: id})
 	s.view.lookups.Remove(old.Lookup)
 	s.view.orgKeys.Update(old, nil)
 }

@@ -24,6 +24,7 @@ const (
 func (s *lifecycle) tick() command.Result {
 	s.money.growHolds()
 	s.money.postDueTokens()
+	s.money.endBudgets()
 	s.requests.expireOps()
 	s.membership.expireTokens()
 	s.identity.expireRefresh()

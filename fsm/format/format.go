@@ -42,9 +42,10 @@ const (
 	// with which key they were sealed; one of two rotations of the master key at once goes on.
 	// Users whose address nobody has proved are marked, logins are bound to the password that
 	// was checked, work is warned before it is stopped without credits, budgets report what it
-	// uses up while it runs, and trails of organizations list how people come and go. Objects
-	// are replaced beyond a limit of their number. Nodes whose Docker engine does not answer get
-	// no containers. A new execution waits for what the oldest like it waits for.
+	// uses up while it runs, and stay while work of deleted keys and accounts goes on. Trails
+	// of organizations list how people come and go. Objects are replaced beyond a limit of
+	// their number. Nodes whose Docker engine does not answer get no containers. A new
+	// execution waits for what the oldest like it waits for.
 	Rotation = 18
 
 	// Newest is the newest format that this program can apply.
