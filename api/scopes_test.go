@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"berth/api"
 	"berth/api/edge"
@@ -55,8 +56,8 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// TestScopesDoNotGrow holds that a restricted key gets its holder no other key, and
-// that bad scopes are refused.
+// TestScopesDoNotGrow holds that a restricted key gets its holder no key that may do more
+// or lives longer, and that bad scopes are refused.
 func TestScopesDoNotGrow(t *testing.T) {
 	w := newWorld(t)
 	w.upgrade()
@@ -81,6 +82,20 @@ func TestScopesDoNotGrow(t *testing.T) {
 		}
 	}
 	w.want(403, "scope_missing", "POST", "/auth/api-keys", admin, map[string]any{"key_name": "x"})
+	day := func(n int) string { return w.clock().AddDate(0, 0, n).UTC().Format(time.RFC3339) }
+	var brief wire.MintedUserKey
+	w.mustDo("POST", "/auth/api-keys", w.bobKey, map[string]any{"key_name": "x", "expires_at": day(2)}, &brief)
+	for _, until := range []any{nil, day(3)} {
+		w.want(403, "key_outlives", "POST", "/auth/api-keys", brief.Value, map[string]any{"key_name": "y", "expires_at": until})
+		w.want(403, "key_outlives", "POST", "/orgs/bob-lab/api-keys", brief.Value, map[string]any{"name": "y", "expires_at": until})
+	}
+	for _, k := range list {
+		if len(k.Scopes) == 0 {
+			w.want(403, "key_outlives", "POST", "/orgs/bob-lab/api-keys/"+k.ID.String()+"/regenerate", brief.Value, nil)
+		}
+	}
+	w.want(200, "", "POST", "/auth/api-keys", brief.Value, map[string]any{"key_name": "y", "expires_at": day(2)})
+	w.want(200, "", "POST", "/orgs/bob-lab/api-keys/"+brief.ID.String()+"/regenerate", brief.Value, nil) // It expires then too.
 	for _, scopes := range []any{[]string{"root"}, []string{""}, "admin", []int{1}, slices.Repeat([]string{"admin"}, 7)} {
 		w.want(422, "", "POST", "/orgs/bob-lab/api-keys", w.bobKey, map[string]any{"name": "x", "scopes": scopes})
 	}

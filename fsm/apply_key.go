@@ -35,7 +35,7 @@ func (s *identity) createKey(c command.CreateKey) command.Result {
 		return refuse(compute.CodeForbidden, "too_many_keys",
 			"the organization has %d API keys, which is the limit", limit)
 	}
-	if refusal := s.admitScopes(c.Actor, c.Key.Scopes); refusal != nil {
+	if refusal := s.admitRights(c.Actor, &c.Key); refusal != nil {
 		return command.Result{Refusal: refusal}
 	}
 	if refusal := s.access.admitUnlimited(c.Actor); refusal != nil {
@@ -60,20 +60,33 @@ func (s *identity) createKey(c command.CreateKey) command.Result {
 	return command.Result{ID: k.ID.UUID}
 }
 
-// admitScopes refuses an actor that would get a key with more rights than the one that
-// it uses now.
-func (s *identity) admitScopes(a command.Actor, wanted []compute.Scope) *compute.Error {
-	for _, scope := range wanted {
+// admitRights refuses an actor that would get a key with more rights than the one that
+// it uses now, or one that outlives it.
+func (s *identity) admitRights(a command.Actor, wanted *compute.Key) *compute.Error {
+	for _, scope := range wanted.Scopes {
 		if !slices.Contains(compute.Scopes(), scope) {
 			return compute.Errorf(compute.CodeInvalid, "there is no scope %.64q", string(scope)).Named("scope")
 		}
 	}
 	maker, ok := s.view.keys.Get(a.Key)
-	if a.Key.IsZero() || !ok || compute.Within(wanted, maker.Scopes) {
+	switch {
+	case a.Key.IsZero() || !ok:
 		return nil
+	case !compute.Within(wanted.Scopes, maker.Scopes):
+		return compute.Errorf(compute.CodeForbidden,
+			"an API key makes no key that may do more than itself: give it some of its scopes, or sign in").
+			Named("scope_missing")
+	case s.view.Format() >= format.Rotation && livesLonger(wanted.ExpiresAt, maker.ExpiresAt):
+		return compute.Errorf(compute.CodeForbidden,
+			"this API key expires at %s, and makes no key that outlives it: give it an expires_at until then, or sign in",
+			maker.ExpiresAt).Named("key_outlives")
 	}
-	return compute.Errorf(compute.CodeForbidden,
-		"an API key makes no key that may do more than itself: give it some of its scopes, or sign in").Named("scope_missing")
+	return nil
+}
+
+// livesLonger reports whether a key that expires at an instant, or never, outlives another.
+func livesLonger(key, other compute.Instant) bool {
+	return !other.IsZero() && (key.IsZero() || key > other)
 }
 
 // admitKeyOwner refuses an actor that may not manage k: a personal key is its user's,
@@ -139,7 +152,7 @@ func (s *identity) regenerateKey(c command.RegenerateKey) command.Result {
 	if _, taken := s.view.lookups.Get(c.Lookup); taken || c.Lookup == "" {
 		return refuse(compute.CodeConflict, "key_exists", "the key exists")
 	}
-	if refusal := s.admitScopes(c.Actor, k.Scopes); refusal != nil {
+	if refusal := s.admitRights(c.Actor, &k); refusal != nil {
 		return command.Result{Refusal: refusal}
 	}
 	if s.view.Format() >= format.Lab && !c.Actor.Root && k.User != c.Actor.User {
