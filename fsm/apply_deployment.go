@@ -136,6 +136,11 @@ func (s *deployment) changeDeployment(c command.ChangeDeployment) command.Result
 	if parent.Deployment.State == state {
 		return command.Result{Repeat: true, Execution: parent.ID, Status: parent.Status, Count: parent.Service.Replicas}
 	}
+	if c.Start {
+		if refusal := s.service.admitReplicas(c.Actor, &parent); refusal != nil {
+			return command.Result{Refusal: refusal}
+		}
+	}
 	s.enter(&parent, state, replicas)
 	return command.Result{Execution: parent.ID, Status: parent.Status, Count: replicas}
 }

@@ -119,6 +119,9 @@ func (s *deployment) updateDeployment(c command.UpdateDeployment) command.Result
 	if refusal != nil {
 		return command.Result{Refusal: refusal}
 	}
+	if refusal := s.service.admitReplicas(c.Actor, &parent); refusal != nil {
+		return command.Result{Refusal: refusal}
+	}
 	if refusal := s.checkUpdate(&parent, c); refusal != nil {
 		return command.Result{Refusal: refusal}
 	}

@@ -323,6 +323,11 @@ func (s *service) scaleService(c command.ScaleService) command.Result {
 	case c.Replicas < 0 || c.Replicas > compute.MaxReplicas:
 		return command.Result{Refusal: invalidReplicas(0)}
 	}
+	if c.Replicas > parent.Service.Replicas {
+		if refusal := s.admitReplicas(c.Actor, &parent); refusal != nil {
+			return command.Result{Refusal: refusal}
+		}
+	}
 	s.scaleTo(&parent, c.Replicas)
 	now, _ := s.view.executions.Get(parent.ID)
 	if now.Service.Live == 0 {
@@ -330,6 +335,17 @@ func (s *service) scaleService(c command.ScaleService) command.Result {
 		s.endDone(&left)
 	}
 	return command.Result{Execution: parent.ID, Status: s.statusOf(parent.ID), Count: c.Replicas}
+}
+
+// admitReplicas refuses an actor whose API key has a ceiling where it would start replicas
+// that do not count toward it: they are charged to the key that created the service.
+func (s *service) admitReplicas(a command.Actor, parent *compute.Execution) *compute.Error {
+	if s.view.Format() < format.Rotation || parent.Key == a.Key || s.access.admitUnlimited(a) == nil {
+		return nil
+	}
+	return compute.Errorf(compute.CodeForbidden,
+		"an API key with a ceiling starts, scales up and updates only services that it created: use another key, or sign in").
+		Named("key_limited")
 }
 
 // scaleTo stores a service with another number of wanted replicas, and stops surplus

@@ -297,7 +297,8 @@ func TestBudgetsOfMembersStay(t *testing.T) {
 }
 
 // TestLimitedKeysLiftNoCeiling checks that an API key with a ceiling, of an owner who is
-// an operator too, cannot change anything that would give somebody more credits to spend.
+// an operator too, cannot change anything that would give somebody more credits to spend,
+// or that starts replicas which do not count toward it.
 func TestLimitedKeysLiftNoCeiling(t *testing.T) {
 	w := newestWorld(t)
 	free, own := compute.KeyID{UUID: w.uuid()}, compute.KeyID{UUID: w.uuid()}
@@ -311,6 +312,11 @@ func TestLimitedKeysLiftNoCeiling(t *testing.T) {
 	limited := boss
 	limited.Key = own
 	other := w.addUser("cleo")
+	service, stopped, active := w.service(), w.deployment(), w.deployment()
+	w.must(command.ChangeDeployment{Actor: w.ada, Deployment: stopped})
+	scale := func(of compute.ExecutionID, n int) command.ScaleService {
+		return command.ScaleService{Actor: limited, Service: of, Replicas: n}
+	}
 	for name, c := range map[string]command.Command{
 		"a budget":             command.SetBudget{Actor: limited, Budget: compute.Budget{Org: w.org, Key: own, MaxCredits: 5}},
 		"no budget":            command.RemoveBudget{Actor: limited, Org: w.org, Key: own},
@@ -331,6 +337,12 @@ func TestLimitedKeysLiftNoCeiling(t *testing.T) {
 		"a quota":              command.SetQuota{Actor: limited, Quota: compute.Quota{Org: w.org}},
 		"a member elsewhere":   command.SetMember{Actor: limited, Org: other.Org, User: boss.User},
 		"the organization off": command.DeleteOrg{Actor: limited, Org: w.org},
+		"replicas":             scale(service, 3),
+		"a deployment":         command.ChangeDeployment{Actor: limited, Deployment: stopped, Start: true},
+		"a larger model":       command.UpdateDeployment{Actor: limited, Deployment: active, Model: &compute.Inference{Engine: "echo", Model: "a/c"}},
+		"a larger deployment": command.UpdateDeployment{Actor: limited, Deployment: active, Scaling: &compute.Deployment{
+			Min: 3, Max: 3, TargetMilliRPS: 1000, TargetP95: time.Second, Window: time.Minute, Starts: 2,
+		}},
 	} {
 		t.Run(name, func(*testing.T) { w.refused(c, compute.CodeForbidden, "key_limited") })
 	}
@@ -338,6 +350,14 @@ func TestLimitedKeysLiftNoCeiling(t *testing.T) {
 	if b, ok := w.view().Budget(w.org, own, compute.UserID{}); !ok || b.MaxCredits != 10 {
 		t.Error("the new value of the key has no ceiling")
 	}
+	w.must(scale(service, 1))
+	w.must(command.ChangeDeployment{Actor: limited, Deployment: active})
+	w.limit(compute.Budget{Key: own, MaxCredits: compute.Credit})
+	c := w.deploymentCommand()
+	c.Actor, c.Op = limited, command.Op{}
+	mine := w.must(c).Execution
+	w.must(command.ChangeDeployment{Actor: limited, Deployment: mine})
+	w.must(command.ChangeDeployment{Actor: limited, Deployment: mine, Start: true})
 }
 
 // TestPurchases checks that a checkout session adds its credits once.

@@ -44,7 +44,8 @@ const (
 	// was checked, work is warned before it is stopped without credits, budgets report what it
 	// uses up while it runs, and stay while work of deleted keys and accounts goes on. Trails
 	// of organizations list how people come and go. Objects are replaced beyond a limit of
-	// their number. Keys make none that outlive them. Nodes whose Docker engine does not answer
+	// their number. Keys make none that outlive them, and those with a ceiling start no
+	// replicas of services that they did not create. Nodes whose Docker engine does not answer
 	// get no containers. A new execution waits for what the oldest like it waits for.
 	Rotation = 18
 
