@@ -15,7 +15,7 @@ type NewBudget struct {
 	MaxCredits  compute.Credits `json:"max_credits" required:"true" gt:"0"`
 	Period      string          `json:"period" default:"\"total\"" enum:"total,month" doc:"Time that counts: everything from now on, or each month, UTC."`
 	Enforce     bool            `json:"enforce" default:"false" doc:"Whether it is a ceiling: work that may exceed it is refused, or stopped."`
-	CallbackURL string          `json:"callback_url" maxlen:"2048" doc:"An https URL that is notified at 50, 80 and 100 percent."`
+	CallbackURL string          `json:"callback_url" maxlen:"2048" doc:"An https URL that is notified at 50, 80 and 100 percent; once, with the highest, when several are passed together."`
 }
 
 // Check holds the rules that tags cannot say.

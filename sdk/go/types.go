@@ -1916,7 +1916,8 @@ type NewBudget struct {
 	//
 	// Rules: default false.
 	Enforce bool `json:"enforce,omitzero"`
-	// An https URL that is notified at 50, 80 and 100 percent.
+	// An https URL that is notified at 50, 80 and 100 percent; once, with the highest, when
+	// several are passed together.
 	//
 	// Rules: at most 2048 characters.
 	CallbackURL string `json:"callback_url,omitzero"`

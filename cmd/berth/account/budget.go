@@ -18,9 +18,10 @@ func newBudget(conn *cli.Connection) *cobra.Command {
 		newBudgetList(conn), newBudgetSet(conn), newBudgetRemove(conn))
 	cmd.Long = `A budget counts the credits that the organization, one of its members or one of its API
 keys is charged, from when it was set, or in each month. Its callback URL is notified at
-50, 80 and 100 percent. With --enforce it is a ceiling: work that may exceed it is
-refused, and long work is stopped before it does. Owners set budgets of the organization
-and of members, admins those of keys.`
+50, 80 and 100 percent; once, with the highest, when a charge passes several of them. With
+--enforce it is a ceiling: work that may exceed it is refused, and long work is stopped
+before it does. Owners set budgets of the organization and of members, admins those of
+keys.`
 	return cmd
 }
 
