@@ -12,7 +12,7 @@ import (
 // Budgets of keys and accounts that are gone.
 const (
 	goneAge   = time.Minute // Between two checks whether work of theirs goes on.
-	goneSweep = 1_000       // Checks in one Tick at most.
+	goneSweep = 50          // Checks in one Tick at most: each may look at all live work of its organization.
 )
 
 // goneKey is the place of a budget whose key or account is gone, by when it is checked.
