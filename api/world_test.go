@@ -83,6 +83,7 @@ type readerState struct {
 	noLeader    bool
 	lastContact time.Duration
 	readErr     error
+	behind      *fsm.View // The newest entry that this node has applied; nil while it lags behind nothing.
 }
 
 // numbers is a source of randomness that gives the same in every test.
@@ -314,11 +315,11 @@ func (w *world) Read(context.Context) (*fsm.View, error) {
 	return w.machine.View(), w.reader.readErr
 }
 
-// Stale returns the newest view.
+// Stale returns the newest view, or the one that the node lags behind with.
 func (w *world) Stale() (*fsm.View, time.Duration, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.machine.View(), w.reader.lastContact, !w.reader.noLeader
+	return cmp.Or(w.reader.behind, w.machine.View()), w.reader.lastContact, !w.reader.noLeader
 }
 
 // Wait waits for a view behind after.

@@ -378,19 +378,17 @@ func tryRevocation(t *testing.T, c *nodetest.Cluster, owner nodetest.Account) {
 		}
 		var revoked atomic.Bool
 		ctx, stop := context.WithCancel(t.Context())
-		used := make(chan struct{}, len(c.Nodes))
+		used := make(chan struct{}, 2*len(c.Nodes))
 		var users sync.WaitGroup
-		for _, n := range c.Nodes {
-			api := nodetest.MustClient(t, key.PlaintextKey, n.URL())
+		use := func(name string, ask func() (served, refused bool)) {
 			users.Go(func() {
 				for first := true; ctx.Err() == nil; first = false {
 					dead := revoked.Load()
-					_, err := api.Credits(ctx)
-					switch code := client.CodeOf(err); {
-					case err == nil && dead:
-						t.Errorf("%s serves a key after its revocation", n.Config.Name)
+					switch served, refused := ask(); {
+					case served && dead:
+						t.Errorf("%s serves a key after its revocation", name)
 						return
-					case err != nil && code == "unauthenticated":
+					case refused:
 						return
 					}
 					if first {
@@ -399,7 +397,19 @@ func tryRevocation(t *testing.T, c *nodetest.Cluster, owner nodetest.Account) {
 				}
 			})
 		}
-		for range c.Nodes {
+		for _, n := range c.Nodes {
+			api := nodetest.MustClient(t, key.PlaintextKey, n.URL())
+			use(n.Config.Name, func() (served, refused bool) {
+				_, err := api.Credits(ctx)
+				return err == nil, client.CodeOf(err) == "unauthenticated"
+			})
+			use(n.Config.Name+" to models", func() (served, refused bool) {
+				answer, _ := mustAsk(t, http.DefaultClient, http.MethodPost, n.URL()+"/openai/v1/chat/completions", key.PlaintextKey,
+					strings.NewReader(`{"model":"none"}`))
+				return answer.StatusCode == http.StatusNotFound, answer.StatusCode == http.StatusUnauthorized
+			})
+		}
+		for range 2 * len(c.Nodes) {
 			<-used
 		}
 		if err := by.DeleteKey(t.Context(), owner.Slug, key.ID); err != nil {

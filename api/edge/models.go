@@ -174,16 +174,16 @@ func (c *modelCall) answer(below string) error {
 	return c.infer(below)
 }
 
-// identify checks the bearer in the local view, and once more in a linearizable one:
-// the credential may be newer.
+// identify checks the bearer.
 func (c *modelCall) identify() error {
-	view, contact, known := c.cfg.Reader.Stale()
-	if !known && contact > c.cfg.Limits.StaleAuthMax {
-		return compute.Errorf(compute.CodeUnavailable, "This node has lost the cluster.").Retry(time.Second)
+	if len(c.r.bearer) < minCredential {
+		return c.access.stranger(c.r)
 	}
-	c.r.View, c.r.stale = view, true
+	if err := c.freshen(); err != nil {
+		return err
+	}
 	who, ok := c.bearer(c.r.bearer)
-	if !ok && len(c.r.bearer) >= minCredential {
+	if !ok && c.r.stale { // The credential may be newer.
 		if err := c.renew(); err != nil {
 			return err
 		}
@@ -199,15 +199,12 @@ func (c *modelCall) identify() error {
 	return c.r.enterDefaultOrg()
 }
 
-// renew replaces the view by one that includes everything acknowledged.
+// renew replaces a view that may be behind by one that includes everything acknowledged.
 func (c *modelCall) renew() error {
-	ctx, cancel := context.WithTimeout(c.r.life.hard, c.cfg.Limits.ReadTimeout)
-	defer cancel()
-	view, err := c.cfg.Reader.Read(ctx)
-	if err == nil {
-		c.r.View = view
+	if !c.r.stale {
+		return nil
 	}
-	return err
+	return c.readNow()
 }
 
 // limit counts the request against the limit of its key or user, and sets the

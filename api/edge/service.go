@@ -25,12 +25,15 @@ const ServiceRoot = "/services/"
 
 // Limits of requests to services.
 const (
-	maxServed    = 4096           // Requests and upgraded connections at once,
-	servedShare  = 2              // and the part of them of one organization: a half.
-	cookieTTL    = 12 * time.Hour // Lifetime of the cookie that a token is exchanged for.
-	cookieName   = "berth_service"
-	cookieBytes  = 64
-	cookieDomain = "service cookie v1" // Separates its signature from those of streams.
+	maxServed   = 4096 // Requests and upgraded connections at once,
+	servedShare = 2    // and the part of them of one organization: a half.
+	// leaderlessMax is how long after the last contact with a leader callers of services and models are checked
+	// in the local view.
+	leaderlessMax = 5 * time.Second
+	cookieTTL     = 12 * time.Hour // Lifetime of the cookie that a token is exchanged for.
+	cookieName    = "berth_service"
+	cookieBytes   = 64
+	cookieDomain  = "service cookie v1" // Separates its signature from those of streams.
 )
 
 // Services finds the way to services.
@@ -101,14 +104,40 @@ func (s *Server) serveService(life lifetime, ctx *fasthttp.RequestCtx, byWorker 
 	}
 }
 
-// admit checks the credential: the cookie, the token in the URL or the bearer. The
-// local view decides: a service is reached while there is no quorum.
-func (c *serviceCall) admit() error {
+// freshen sets the view in which the caller is checked: as on other routes it includes
+// everything acknowledged before the request. While no leader is known the local view decides,
+// for leaderlessMax: a request needs no leader, and an election is over sooner.
+func (c *serviceCall) freshen() error {
 	view, contact, known := c.cfg.Reader.Stale()
-	if !known && contact > c.cfg.Limits.StaleAuthMax {
-		return compute.Errorf(compute.CodeUnavailable, "This node has lost the cluster.").Retry(time.Second)
+	if known || contact > min(leaderlessMax, c.cfg.Limits.StaleAuthMax) {
+		return c.readNow()
 	}
-	c.r.View, c.r.stale = view, true
+	c.r.stale = true
+	return c.r.see(view)
+}
+
+// readNow sets the view to one that includes everything acknowledged before. Requests that
+// arrive together share a question to the leader.
+func (c *serviceCall) readNow() error {
+	ctx, cancel := context.WithTimeout(c.r.life.hard, c.cfg.Limits.ReadTimeout)
+	defer cancel()
+	view, err := c.cfg.Reader.Read(ctx)
+	if err != nil {
+		return err
+	}
+	c.r.stale = false
+	return c.r.see(view)
+}
+
+// admit checks the credential: the cookie, the token in the URL or the bearer.
+func (c *serviceCall) admit() error {
+	cookie := string(c.ctx.Request.Header.Cookie(cookieName))
+	if c.r.bearer == "" && cookie == "" && !strings.Contains(c.query, "token=") {
+		return c.access.stranger(c.r)
+	}
+	if err := c.freshen(); err != nil {
+		return err
+	}
 	given := c.tokenInQuery()
 	for _, try := range []struct {
 		text string
@@ -116,7 +145,7 @@ func (c *serviceCall) admit() error {
 		then func()
 	}{
 		{given, c.bearer, func() { c.moved = true }},
-		{string(c.ctx.Request.Header.Cookie(cookieName)), c.openCookie, func() {}},
+		{cookie, c.openCookie, func() {}},
 		{c.r.bearer, c.bearer, func() {}},
 	} {
 		if try.text == "" {

@@ -1,0 +1,98 @@
+package api_test
+
+import (
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"berth/api/edge"
+	"berth/api/wire"
+	"berth/compute"
+	"berth/fsm/command"
+)
+
+// TestRevokedCallersOfModels asks a model through a node that lags behind, while the key is
+// deleted, or regenerated, or its maker is removed from the organization. A request that begins
+// after that was answered is refused.
+func TestRevokedCallersOfModels(t *testing.T) {
+	m := newModelWorld(t, edge.ModelLimits{InFlight: 64}, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "{}")
+	})
+	bob, _ := m.machine.View().UserByEmail("bob@example.com")
+	var session wire.Session
+	m.mustDo("POST", "/auth/login", "", map[string]any{"email": bob.Email, "password": password}, &session)
+	const keys = "/orgs/ada-lab/api-keys"
+	for name, revoke := range map[string]func(id string){
+		"deleted":     func(id string) { m.mustDo("DELETE", keys+"/"+id, m.adaKey, nil, nil) },
+		"regenerated": func(id string) { m.mustDo("POST", keys+"/"+id+"/regenerate", m.adaKey, nil, nil) },
+		"toggled off": func(id string) { m.mustDo("PATCH", keys+"/"+id+"/toggle", m.adaKey, nil, nil) },
+		"removed": func(string) {
+			m.mustDo("DELETE", "/orgs/ada-lab/members/"+bob.ID.String(), m.adaKey, nil, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m.must(command.SetMember{
+				Actor: command.Actor{Root: true}, Org: m.org("ada-lab"), User: bob.ID, Role: compute.OrgAdmin,
+			})
+			key := wire.MintedKey{}
+			m.mustDo("POST", keys, session.AccessToken, map[string]any{"name": "raced " + name}, &key, "X-Org-Slug", "ada-lab")
+			m.know(func(s *readerState) { s.behind = m.machine.View() })
+			defer m.know(func(s *readerState) { s.behind = nil })
+			m.race(t, key.PlaintextKey, func() { revoke(key.ID.String()) })
+		})
+	}
+}
+
+// race asks the deployment with a key from several clients while the key is revoked.
+func (m *modelWorld) race(t *testing.T, key string, revoke func()) {
+	t.Helper()
+	const clients = 4
+	var revoked atomic.Bool
+	var users sync.WaitGroup
+	used := make(chan struct{}, clients)
+	ask := func() answer {
+		return m.send("POST", edge.ModelRoot+"/chat/completions", key, `{"model":"`+m.id.String()+`"}`)
+	}
+	for range clients {
+		users.Go(func() {
+			for first := true; ; first = false {
+				dead := revoked.Load()
+				switch a := ask(); {
+				case a.status == 200 && !dead:
+				case a.status == 401:
+					return
+				default:
+					t.Errorf("%d %s, after the revocation: %t", a.status, a.body, dead)
+					used <- struct{}{}
+					return
+				}
+				if first {
+					used <- struct{}{}
+				}
+			}
+		})
+	}
+	for range clients {
+		<-used
+	}
+	revoke()
+	revoked.Store(true)
+	users.Wait()
+}
+
+// TestModelsWithoutALeader serves models for some seconds while no leader is known, and then
+// refuses: credentials may have been revoked elsewhere.
+func TestModelsWithoutALeader(t *testing.T) {
+	m := newModelWorld(t, edge.ModelLimits{InFlight: 8}, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "{}")
+	})
+	for contact, want := range map[time.Duration]int{0: 200, 4 * time.Second: 200, 6 * time.Second: 503, time.Hour: 503} {
+		m.know(func(s *readerState) { s.noLeader, s.lastContact = true, contact })
+		if a := m.ask(""); a.status != want {
+			t.Errorf("%s after the last contact: %d %s", contact, a.status, a.body)
+		}
+	}
+}
