@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"berth/api/edge"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
+	"berth/fsm"
 	"berth/fsm/command"
 )
 
@@ -93,6 +95,35 @@ func TestModelsWithoutALeader(t *testing.T) {
 		m.know(func(s *readerState) { s.noLeader, s.lastContact = true, contact })
 		if a := m.ask(""); a.status != want {
 			t.Errorf("%s after the last contact: %d %s", contact, a.status, a.body)
+		}
+	}
+}
+
+// noServices has no replicas.
+type noServices struct{}
+
+func (noServices) RoundTrip(*fsm.View, *compute.Execution, *http.Request) (*http.Response, error) {
+	return nil, compute.Errorf(compute.CodeUnavailable, "No replica answers.")
+}
+
+// TestRefusedByModelsAndServices holds that requests to models and services count toward the rates of
+// keys also where they are refused: with a key that is not for them, of another organization.
+func TestRefusedByModelsAndServices(t *testing.T) {
+	const burst = 20
+	m := newModelWorld(t, edge.ModelLimits{InFlight: 8}, nil, func(c *handler.Config) {
+		c.Services, c.Limits.Rate, c.Limits.Burst = noServices{}, 0.001, burst
+	})
+	for _, path := range []string{edge.ModelRoot + "/models", edge.ServiceRoot + m.id.String() + "/"} {
+		var key wire.MintedKey
+		m.mustDo("POST", "/orgs/bob-lab/api-keys", m.bobKey, map[string]any{
+			"name": path, "scopes": []compute.Scope{compute.ScopeBillingRead},
+		}, &key)
+		counts := map[int]int{}
+		for range 2 * burst {
+			counts[m.send("GET", path, key.PlaintextKey, nil).status]++
+		}
+		if counts[403] != burst || counts[429] != burst {
+			t.Errorf("%s: the answers are %v, want %d of 403 and of 429", path, counts, burst)
 		}
 	}
 }

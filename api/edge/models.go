@@ -174,7 +174,7 @@ func (c *modelCall) answer(below string) error {
 	return c.infer(below)
 }
 
-// identify checks the bearer.
+// identify checks the bearer, and counts the request of its caller.
 func (c *modelCall) identify() error {
 	if len(c.r.bearer) < minCredential {
 		return c.access.stranger(c.r)
@@ -193,10 +193,14 @@ func (c *modelCall) identify() error {
 		return c.access.stranger(c.r)
 	}
 	c.r.Caller = who
+	noOrg := c.r.enterDefaultOrg()
+	if err := c.access.rates.caller(c.r); err != nil { // First: what is refused counts too.
+		return err
+	}
 	if err := who.checkScope(compute.ScopeInference); err != nil {
 		return err
 	}
-	return c.r.enterDefaultOrg()
+	return noOrg
 }
 
 // renew replaces a view that may be behind by one that includes everything acknowledged.

@@ -172,23 +172,25 @@ func (c *serviceCall) bearer(text string) (Caller, bool) {
 }
 
 // enter admits a caller who is a member of the service's organization. Others learn
-// nothing.
+// nothing. Their requests count all the same.
 func (c *serviceCall) enter(who Caller) error {
+	e, ok := c.r.View.AnyExecution(c.id)
+	keyed := !who.Actor.Key.IsZero()
+	ok = ok && e.Kind == compute.KindService && (!keyed || who.Actor.Org == e.Org) && who.join(c.r.View, e.Org)
+	c.r.Caller = who
+	if err := c.access.rates.caller(c.r); err != nil {
+		return err
+	}
 	if err := who.checkScope(compute.ScopeExecutionsRead); err != nil {
 		return err
 	}
-	e, ok := c.r.View.AnyExecution(c.id)
-	if !ok || e.Kind != compute.KindService {
-		return NotFound()
-	}
-	keyed := !who.Actor.Key.IsZero()
-	if keyed && who.Actor.Org != e.Org || !who.join(c.r.View, e.Org) {
+	if !ok {
 		return NotFound()
 	}
 	if e.Status.Terminal() {
 		return compute.Errorf(compute.CodeNotFound, "The service has ended.").Named("service_ended")
 	}
-	c.r.Caller, c.service = who, e
+	c.service = e
 	if c.moved {
 		c.cookie = c.newCookie(&who)
 	}
