@@ -54,6 +54,7 @@ func (c *modelCall) writePublished(ctx context.Context, answer *http.Response, e
 	a := openai.NewPublishedAnswer(
 		ctx, answer.Body, c.model.ID, c.published.ID, c.reserved, c.size, c.estimated.Completion, c.observeTokens,
 	)
+	a.AtMost(c.most)
 	if answer.StatusCode >= http.StatusBadRequest {
 		a.Fail()
 	}

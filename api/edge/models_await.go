@@ -105,7 +105,9 @@ func (c *modelCall) reserve(ctx context.Context, below string) (err error) {
 		return nil
 	}
 	a := &c.r.Caller.Actor
-	prompt, completion := c.estimate(below)
+	c.estimate(below)
+	prompt, completion := c.asked.Most(c.size, below, c.model.Inference.Args)
+	c.most = prompt
 	payer := compute.Payer{Org: a.Org, User: a.User, Key: a.Key}
 	c.reserved, err = c.cfg.Tokens.Reserve(ctx, payer, c.published, prompt, completion)
 	return err

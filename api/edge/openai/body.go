@@ -14,9 +14,9 @@ import (
 	"berth/compute"
 )
 
-// Estimates of requests: they are too high, never too low.
+// Estimates of requests, for turns.
 const (
-	bytesPerToken     = 3    // The fewest in a body.
+	bytesPerToken     = 3    // The fewest in an ordinary body.
 	defaultCompletion = 1024 // Tokens of an answer whose request gives no limit.
 	addressedMore     = 64   // Bytes by which a body may grow that gets its engine's name for the model.
 )
@@ -37,6 +37,8 @@ type Body struct {
 
 	Prefix  uint64
 	prompts int64 // Each gets answers of its own.
+	inputs  int64 // Texts to embed.
+	most    int64 // Tokens of all prompts at most.
 }
 
 // Parse reads a body. A stream that asks for no usage gets it all the same, as its last
@@ -65,8 +67,9 @@ func (m *Body) read(body []byte) error {
 		return notJSON(json.Unmarshal(body, new(struct{})))
 	}
 	var seen []string
-	var start, prompt []byte
+	var start, prompt, input []byte
 	var fault error
+	m.most = int64(len(body)) + templateTokens
 	eachField(body, func(key string, from, to int) bool {
 		known := knownKey(key)
 		switch value := body[from:to]; {
@@ -77,8 +80,13 @@ func (m *Body) read(body []byte) error {
 				Named("duplicate_parameter")
 		case known == "messages":
 			start = value
+			m.most += mediaOf(value)
 		case known == "prompt":
 			prompt = value
+			m.most += tokensOf(value) - int64(len(value))
+		case known == "input":
+			input = value
+			m.most += tokensOf(value) - int64(len(value))
 		default:
 			fault = m.set(known, value)
 		}
@@ -94,7 +102,7 @@ func (m *Body) read(body []byte) error {
 		_, _ = h.Write(start[:min(len(start), prefixBytes)])
 		m.Prefix = h.Sum64() | 1
 	}
-	m.prompts = promptsOf(prompt)
+	m.prompts, m.inputs = promptsOf(prompt), promptsOf(input)
 	return fault
 }
 
@@ -139,7 +147,7 @@ func (m *Body) count(key string) *int64 {
 // knownKey returns the key of Body that a key is, in whatever case; "" for none.
 func knownKey(key string) string {
 	for _, known := range [...]string{
-		"model", "stream", "stream_options", "messages", "prompt",
+		"model", "stream", "stream_options", "messages", "prompt", "input",
 		"max_tokens", "max_completion_tokens", "n_predict", "n", "best_of",
 	} {
 		if strings.EqualFold(key, known) {
@@ -203,7 +211,7 @@ func jsonFault(err error) string {
 	return "it cannot be read"
 }
 
-// Estimate returns how many tokens a request may need.
+// Estimate returns how many tokens a request usually needs at most.
 func (m *Body) Estimate(body int, path string) (prompt, completion int64) {
 	prompt = int64(body/bytesPerToken) + 1
 	if path == "/embeddings" {

@@ -118,3 +118,49 @@ func TestEstimates(t *testing.T) {
 		}
 	}
 }
+
+// TestMost holds that no more tokens are used than are reserved for a prompt, whatever it is made
+// of, and that what is known to be less is reserved as less.
+func TestMost(t *testing.T) {
+	picture := `{"type":"image_url","image_url":{"url":"https://example.org/a.png"}}`
+	inline := `{"type":"image_url","image_url":{"url":"data:image/png;base64,` + strings.Repeat("A", 1<<20) + `"}}`
+	const frame = 200 // Bytes of JSON around a prompt.
+	for _, test := range []struct {
+		name, fields string
+		args         []string
+		least, most  int64
+	}{
+		{"tokens of one digit", `"prompt":[` + strings.Repeat("1,", 9999) + "1]", nil, 10_000, 10_000},
+		{"tokens of six digits", `"prompt":[` + strings.Repeat("128000,", 9999) + "128000]", nil, 10_000, 10_000},
+		{"lists of tokens", `"prompt":[` + strings.Repeat("[128000,128000],", 999) + "[128000]]", nil, 1999, 2999},
+		{"tokens to embed", `"input":[` + strings.Repeat("128000,", 999) + "128000]", nil, 1000, 1000},
+		{"a token for each byte", `"messages":[{"role":"user","content":"` + strings.Repeat("ab", 5000) + `"}]`, nil, 10_000, 10_000},
+		{"emoji", `"messages":[{"role":"user","content":"` + strings.Repeat("\U0001fae0", 1000) + `"}]`, nil, 4000, 4000},
+		{"a picture", `"messages":[{"role":"user","content":[` + picture + `]}]`, nil, mediaTokens, mediaTokens},
+		{"a picture in the body", `"messages":[{"role":"user","content":[` + inline + `]}]`, nil, mediaTokens, mediaTokens},
+		{"pictures", `"messages":[{"content":[` + picture + "," + picture + `,{"type":"x"}]}]`, nil, 3 * mediaTokens, 3 * mediaTokens},
+		{"parts of text", `"messages":[{"content":[{"type":"text","text":"abc"},"abc"]}]`, nil, 6, 6},
+		{
+			"text beside a picture", `"messages":[{"content":[{"image_url":"u","text":"` + strings.Repeat("x", 5000) + `"}]}]`, nil,
+			mediaTokens + 5000, mediaTokens + 5000,
+		},
+		{"a short context", `"messages":[{"content":[` + picture + `]}]`, []string{"--max-model-len", "4096"}, 4096, 4096 - frame - templateTokens},
+		{
+			"prompts of a short context", `"prompt":["` + strings.Repeat("x", 9000) + `","b"]`,
+			[]string{"--dtype", "x", "--ctx-size", "4096"},
+			8192, 8192 - frame - templateTokens,
+		},
+		{"a long context", `"prompt":"abc"`, []string{"--context-length", "131072"}, 3, 3},
+		{"the context of the model", `"prompt":"` + strings.Repeat("x", 9000) + `"`, []string{"--ctx-size", "0"}, 9000, 9000},
+	} {
+		body := []byte(`{"model":"m","max_tokens":7,` + test.fields + "}")
+		var m Body
+		if err := m.Parse(&body); err != nil {
+			t.Fatalf("%s: %v", test.name, err)
+		}
+		prompt, completion := m.Most(len(body), "/completions", test.args)
+		if prompt < test.least || prompt > test.most+frame+templateTokens || completion%7 != 0 {
+			t.Errorf("%s: %d and %d tokens, want %d to %d", test.name, prompt, completion, test.least, test.most+frame+templateTokens)
+		}
+	}
+}

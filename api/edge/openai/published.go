@@ -75,6 +75,10 @@ func NewPublishedAnswer(
 	}
 }
 
+// AtMost has an engine that says no usage be believed to have used at most so many tokens of the
+// prompt: what was set aside for it.
+func (a *PublishedAnswer) AtMost(prompt int64) { a.most.Prompt = min(a.most.Prompt, prompt) }
+
 // Fail says that the engine answered with an error, which is free.
 func (a *PublishedAnswer) Fail() {
 	a.failed = true

@@ -1,0 +1,114 @@
+package openai
+
+import (
+	"slices"
+	"strconv"
+
+	"berth/compute"
+)
+
+// Bounds of prompts. A tokenizer makes at most a token of a byte of text, and an engine takes no
+// prompt that is longer than its context.
+const (
+	templateTokens = 256    // The most that a chat template adds to a conversation, apart from its messages.
+	mediaTokens    = 32_768 // The most of a picture, a sound or a film.
+)
+
+// Most returns how many tokens a request can need, for an engine with these arguments: its
+// prompts at most, and the answers that it asks for.
+func (m *Body) Most(size int, path string, args []string) (prompt, completion int64) {
+	_, completion = m.Estimate(size, path)
+	prompt = min(m.most, compute.MaxTokens)
+	if limit := contextOf(args); limit > 0 {
+		prompt = min(prompt, limit*min(max(m.prompts, m.inputs), compute.MaxTokens))
+	}
+	return prompt, completion
+}
+
+// contextOf returns the longest context that the arguments of an engine allow, 0 if they do not
+// say.
+func contextOf(args []string) (most int64) {
+	for i, name := range args {
+		if i+1 == len(args) || !slices.Contains([]string{"--max-model-len", "--ctx-size", "--context-length"}, name) {
+			continue
+		}
+		n, err := strconv.ParseInt(args[i+1], 10, 64)
+		if err != nil || n <= 0 {
+			return 0
+		}
+		most = max(most, min(n, compute.MaxTokens))
+	}
+	return most
+}
+
+// tokensOf returns how many tokens a prompt has at most: a text, a list of tokens, or a list of
+// either. Lists in lists of lists count by their bytes.
+func tokensOf(prompt []byte) int64 { return tokensWithin(prompt, 2) }
+
+func tokensWithin(prompt []byte, lists int) int64 {
+	if prompt[0] != '[' || lists == 0 {
+		return int64(len(prompt))
+	}
+	tokens := int64(1)
+	eachElement(prompt, func(from, to int) bool {
+		if isNumber(prompt[from:to]) {
+			tokens++
+		} else {
+			tokens += tokensWithin(prompt[from:to], lists-1)
+		}
+		return true
+	})
+	return tokens
+}
+
+// mediaOf returns how many more tokens than bytes messages have at most. It is negative where
+// the bytes of a picture are more than its tokens.
+func mediaOf(messages []byte) (more int64) {
+	eachElement(messages, func(from, to int) bool {
+		message := messages[from:to]
+		eachField(message, func(key string, at, till int) bool {
+			if content := message[at:till]; key == "content" {
+				eachElement(content, func(from, to int) bool {
+					more += mediaOfPart(content[from:to])
+					return true
+				})
+			}
+			return true
+		})
+		return true
+	})
+	return more
+}
+
+// mediaOfPart is mediaOf for a part of a message. One of a type that is not known counts as a
+// picture besides its text.
+func mediaOfPart(part []byte) (more int64) {
+	medium, text := false, part[0] != '{'
+	eachField(part, func(key string, from, to int) bool {
+		switch {
+		case key == "type":
+			text = slices.Contains(textTypes(), string(part[from:to]))
+		case slices.Contains(mediaKeys(), key):
+			medium = true
+			more += mediaTokens - int64(to-from)
+		}
+		return true
+	})
+	if !medium && !text {
+		more += mediaTokens
+	}
+	return more
+}
+
+// textTypes returns the types of parts that are texts, in quotes.
+func textTypes() []string {
+	return []string{`"text"`, `"input_text"`, `"output_text"`, `"refusal"`, `"thinking"`}
+}
+
+// mediaKeys returns the fields of parts that have a picture, a sound or a film, or its address.
+func mediaKeys() []string {
+	return []string{
+		"image_url", "image", "input_image", "image_embeds", "input_audio", "audio_url", "audio", "audio_embeds",
+		"video_url", "video", "file",
+	}
+}
