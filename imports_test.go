@@ -80,7 +80,7 @@ var rules = []rule{
 	{"api/client", []string{"api/wire", "compute", "sdk/go"}, "a client knows the wire and nothing of the server"},
 	{"sdk/go", nil, "programs import it as a module of its own, with the standard library alone"},
 
-	{"node", []string{"api/...", "cluster/...", "compute", "fault", "fsm", "fsm/command", "fsm/format", "gpu", "loop", "scheduler/...", "timerslack"}, "node puts a peer together from the parts below it"},
+	{"node", []string{"api/...", "boottime", "cluster/...", "compute", "fault", "fsm", "fsm/command", "fsm/format", "gpu", "loop", "scheduler/...", "timerslack"}, "node puts a peer together from the parts below it"},
 	{"composefile", nil, "what a Compose file may say is a pure function of its text"},
 	{"node/executor/docker/dockertest", []string{"node/executor/docker"}, "images for tests are made on the engine that nodes use"},
 	{"node/executor", []string{"attempt", "boottime", "cluster/file", "composefile", "compute", "compute/address", "fault", "loop", "node/logs", "timerslack"}, "the children of node know nothing of commands; an attempt writes its output through node/logs"},

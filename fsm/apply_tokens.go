@@ -15,7 +15,9 @@ import (
 )
 
 const (
-	tokenHoldAge  = 5 * time.Minute // After which a hold that its node does not ask for again is released.
+	// tokenHoldAge is the time after which a hold that its node does not ask for again is released. It
+	// has to be longer than meter.leaseFor, for which the node admits requests from the hold.
+	tokenHoldAge  = 5 * time.Minute
 	maxTokenHolds = 100_000
 	maxTokenUsage = 100_000 // Rows of minutes that are not posted.
 	tokenSweep    = 10_000  // Holds and rows that one Tick ends at most.
@@ -45,6 +47,8 @@ type (
 		Node   compute.NodeID `cbor:"1,keyasint"`
 		Index  uint64         `cbor:"2,keyasint"` // Where the session began.
 		Number uint64         `cbor:"3,keyasint"`
+
+		Uncharged compute.Credits `cbor:"4,keyasint,omitempty"` // By the last batch.
 	}
 )
 
@@ -169,7 +173,9 @@ func (s *money) settleTokens(c command.SettleTokens) command.Result {
 	switch {
 	case !known:
 		return refuse(compute.CodeNotFound, "node_unknown", "node not found")
-	case same && c.Number != 0 && c.Number <= last.Number:
+	case same && c.Number != 0 && c.Number == last.Number:
+		return command.Result{Repeat: true, Uncharged: last.Uncharged}
+	case same && c.Number != 0 && c.Number < last.Number:
 		return command.Result{Repeat: true}
 	case c.Session < last.Index || same && c.Number != last.Number+1 || !same && c.Number != 1:
 		return refuse(compute.CodeConflict, "session_ended", "the node's batches begin again")
@@ -180,14 +186,15 @@ func (s *money) settleTokens(c command.SettleTokens) command.Result {
 	if !same {
 		s.releaseTokens(func(h *compute.TokenHold) bool { return h.Node == c.Node }, "the node began again")
 	}
-	s.view.tokenSessions.Put(&tokenSession{c.Node, c.Session, c.Number})
+	var uncharged compute.Credits
 	for i := range c.Usage {
-		s.useTokens(c.Node, &c.Usage[i])
+		uncharged += s.useTokens(c.Node, &c.Usage[i])
 	}
+	s.view.tokenSessions.Put(&tokenSession{c.Node, c.Session, c.Number, uncharged})
 	for i := range c.Holds {
 		s.holdTokens(c.Node, &c.Holds[i])
 	}
-	return command.Result{Count: len(c.Usage)}
+	return command.Result{Count: len(c.Usage), Uncharged: uncharged}
 }
 
 func badUsage(u command.UsedTokens) bool {
@@ -205,10 +212,11 @@ func (v *identityTables) pays(org compute.OrgID) bool {
 }
 
 // useTokens adds to a payer's use in this minute. Its cost moves from the hold of the
-// node. A rest that the hold does not cover is set aside now, because it was used.
-func (s *money) useTokens(node compute.NodeID, used *command.UsedTokens) {
+// node. A rest that the hold does not cover is set aside now, because it was used, as far as the
+// payer has free credits. It returns what nobody pays.
+func (s *money) useTokens(node compute.NodeID, used *command.UsedTokens) (uncharged compute.Credits) {
 	if !s.view.pays(used.Payer.Org) {
-		return
+		return 0
 	}
 	u := compute.TokenUsage{Payer: used.Payer, Model: used.Model, Minute: minuteOf(s.view.meta.Now)}
 	if known, ok := s.view.tokenUsage.Get(usageKeyOf(&u)); ok && known.Minute == u.Minute {
@@ -225,6 +233,12 @@ func (s *money) useTokens(node compute.NodeID, used *command.UsedTokens) {
 		h = *known
 	}
 	paid := min(more, h.Amount)
+	if rest := more - paid; rest > 0 && s.view.Format() >= format.Rotation {
+		if uncharged = rest - s.leaves(payerExecution(u.Payer), rest); uncharged > 0 {
+			more -= uncharged
+			u.Cost = compute.TokenCost{Whole: before + more}
+		}
+	}
 	h.Amount -= paid
 	s.putTokenHold(&h)
 	s.putTokenUsage(&u)
@@ -234,6 +248,24 @@ func (s *money) useTokens(node compute.NodeID, used *command.UsedTokens) {
 			Note: "serverless " + u.Model + ": more tokens than expected",
 		})
 	}
+	return uncharged
+}
+
+// leaves returns how much of an amount the free credits and the ceilings of e's payers leave.
+func (s *money) leaves(e *compute.Execution, amount compute.Credits) compute.Credits {
+	account := s.view.Account(e.Org)
+	if s.view.meta.Settings.Meter {
+		amount = min(amount, maxAmount-account.Held)
+	} else {
+		amount = min(amount, account.Available())
+	}
+	for _, who := range spendersOf(e) {
+		if b, ok := s.view.budgets.Get(who); ok && b.Enforce {
+			charged, held := s.view.Spent(b)
+			amount = min(amount, b.MaxCredits-charged-held)
+		}
+	}
+	return max(amount, 0)
 }
 
 // holdTokens sets credits aside for a payer, or releases them.
@@ -381,8 +413,9 @@ func (s *money) releaseTokens(which func(*compute.TokenHold) bool, note string) 
 	}
 }
 
-// postDueTokens posts the minutes that are over, and releases the holds of nodes that are
-// gone or have not asked for them again.
+// postDueTokens posts the minutes that are over, and releases the holds that nodes have not
+// asked for again. The node of a hold may be cut off and not know it: until its lease has surely
+// ended, it goes on admitting requests, whatever the cluster takes it for.
 func (s *money) postDueTokens() {
 	if s.view.Format() < format.Serverless {
 		return
@@ -399,7 +432,8 @@ func (s *money) postDueTokens() {
 	limit := s.view.meta.Now.Add(-tokenHoldAge)
 	s.releaseTokens(func(h *compute.TokenHold) bool {
 		n, ok := s.view.nodes.Get(h.Node)
-		return !ok || n.State != compute.NodeUp || h.At < limit
+		early := s.view.Format() < format.Rotation && (!ok || n.State != compute.NodeUp)
+		return early || h.At < limit
 	}, "the node is gone or idle")
 	for _, t := range slices.Collect(s.view.tokenSessions.Values()) {
 		if _, ok := s.view.nodes.Get(t.Node); !ok {

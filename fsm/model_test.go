@@ -48,7 +48,21 @@ func (h *historian) modelThing() {
 				Prices: compute.TokenPrices{Prompt: compute.Credits(h.rng.IntN(3_000_000)), Completion: 1},
 			})
 		}
-		h.send(c)
+		h.settleTokens(c)
+	}
+}
+
+// settleTokens settles a batch, which takes nothing that is not free: charges move what is held.
+func (h *historian) settleTokens(c command.SettleTokens) {
+	before := map[compute.OrgID]compute.Credits{}
+	for _, u := range c.Usage {
+		before[u.Payer.Org] = h.view().Account(u.Payer.Org).Available()
+	}
+	h.send(c)
+	for org, free := range before {
+		if after := h.view().Account(org).Available(); after < min(free, 0) && !h.view().Settings().Meter {
+			h.Errorf("a batch leaves organization %s %s credits of %s", org, after, free)
+		}
 	}
 }
 
@@ -250,12 +264,17 @@ func TestTokenHolds(t *testing.T) {
 	if got := hold(20, 20); got != 20 || w.view().Account(bob.Org).Held != 20 {
 		t.Errorf("a new session has %s", got)
 	}
-	// The use is above the hold and above the ceiling: it is charged, and nothing more held.
+	// The use is above the hold and above the ceiling: the hold alone is charged.
 	batch.Number++
 	batch.Holds = nil
 	batch.Usage = []command.UsedTokens{{Payer: bob, Model: "chat", Prices: compute.TokenPrices{Prompt: compute.Credit}, Prompt: 25, Requests: 1}}
-	w.must(batch)
-	if got := w.view().Account(bob.Org).Held; got != 25 {
+	if got := w.must(batch); got.Uncharged != 5 || got.Repeat {
+		t.Errorf("beyond the hold: %+v", got)
+	}
+	if got := w.must(batch); got.Uncharged != 5 || !got.Repeat {
+		t.Errorf("a repeat: %+v", got)
+	}
+	if got := w.view().Account(bob.Org).Held; got != 20 {
 		t.Errorf("%s is held", got)
 	}
 	batch.Usage = nil
@@ -268,9 +287,59 @@ func TestTokenHolds(t *testing.T) {
 	if got := hold(7, 7); got != 7 || w.view().Account(bob.Org).Held != 7 {
 		t.Errorf("%s is held", got)
 	}
+	// A node that is cut off may still use its hold for a while.
 	w.must(command.SetNodeState{Term: w.term, Node: n.ID, State: compute.NodeDown})
+	w.pass(4 * time.Minute)
+	w.must(command.Tick{Term: w.term})
+	if got := w.view().Account(bob.Org).Held; got != 7 {
+		t.Errorf("%s is held by a node that is down", got)
+	}
+	w.pass(2 * time.Minute)
 	w.must(command.Tick{Term: w.term})
 	if got := w.view().Account(bob.Org).Held; got != 0 {
-		t.Errorf("%s is held by a node that is down", got)
+		t.Errorf("%s is held by a node that is gone", got)
+	}
+}
+
+// TestLateTokensOverdrawNothing has a node that was cut off report its use after its hold was
+// released and another node has used the credits: an organization never owes anything.
+func TestLateTokensOverdrawNothing(t *testing.T) {
+	w, _ := published(t)
+	one, two := w.node("n1").ID, w.node("n2").ID
+	bob := compute.Payer{Org: w.other.Org, User: w.other.User}
+	all := w.view().Account(bob.Org).Available()
+	hold := []command.WantedHold{{Payer: bob, Least: all, Most: all}}
+	used := func(n compute.Credits) []command.UsedTokens {
+		return []command.UsedTokens{{
+			Payer: bob, Model: "chat", Prices: compute.TokenPrices{Prompt: compute.Credit}, Prompt: int64(n), Requests: 1,
+		}}
+	}
+	w.must(command.SettleTokens{Node: one, Session: 5, Number: 1, Holds: hold})
+	w.must(command.SetNodeState{Term: w.term, Node: one, State: compute.NodeDown})
+	w.must(command.Tick{Term: w.term})
+	w.must(command.SettleTokens{Node: two, Session: 6, Number: 1, Holds: hold})
+	if got := w.view().TokenHold(two, bob); got != 0 {
+		t.Errorf("while another node may use all credits, %s are held", got)
+	}
+	w.pass(6 * time.Minute)
+	w.must(command.Tick{Term: w.term})
+	w.must(command.SettleTokens{Node: two, Session: 6, Number: 2, Holds: hold})
+	w.must(command.SettleTokens{Node: two, Session: 6, Number: 3, Usage: used(all - 10)})
+	late := command.SettleTokens{Node: one, Session: 5, Number: 2, Usage: used(all)}
+	if got := w.must(late); got.Uncharged != all {
+		t.Errorf("late use that nothing covers: %+v", got)
+	}
+	w.must(command.SettleTokens{Node: two, Session: 6, Number: 4, Holds: []command.WantedHold{{Payer: bob}}})
+	late.Number++
+	if got := w.must(late); got.Uncharged != all-10 {
+		t.Errorf("late use that free credits cover in part: %+v", got)
+	}
+	w.pass(2 * time.Minute)
+	w.must(command.Tick{Term: w.term})
+	if a := w.view().Account(bob.Org); a.Balance != 0 || a.Held != 0 {
+		t.Errorf("the balance is %s, and %s are held", a.Balance, a.Held)
+	}
+	if err := w.view().Check(); err != nil {
+		t.Error(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"berth/api/edge/openai"
+	"berth/boottime"
 	"berth/compute"
 	"berth/node/inference/meter"
 )
@@ -12,7 +13,7 @@ import (
 func (n *Node) openMeter() {
 	n.meter = meter.New(meter.Config{
 		Node: n.cluster.ID(), Propose: n.proposer().Propose, Read: n.reader().Read, At: n.machine.Wait,
-		Now: n.opts.Now, Logger: n.logger, Metrics: n.registry,
+		Now: n.opts.Now, Uptime: boottime.Now, Logger: n.logger, Metrics: n.registry,
 	})
 }
 

@@ -44,6 +44,8 @@ type Result struct {
 	// repeat.
 	Key  *compute.Key `cbor:"7,keyasint,omitempty"` // Without Lookup and Hash.
 	Node *ShownNode   `cbor:"8,keyasint,omitempty"`
+
+	Uncharged compute.Credits `cbor:"9,keyasint,omitempty"` // The part of a batch's use that nothing covered.
 }
 
 // ShownNode is a node as an answer shows it.

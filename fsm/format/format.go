@@ -46,7 +46,9 @@ const (
 	// of organizations list how people come and go. Objects are replaced beyond a limit of
 	// their number. Keys make none that outlive them, and those with a ceiling start no
 	// replicas of services that they did not create. Nodes whose Docker engine does not answer
-	// get no containers. A new execution waits for what the oldest like it waits for.
+	// get no containers. A new execution waits for what the oldest like it waits for. Tokens
+	// are charged as far as holds or free credits cover them, and holds of nodes that are gone
+	// end as leases do.
 	Rotation = 18
 
 	// Newest is the newest format that this program can apply.

@@ -253,11 +253,7 @@ func TestLastBatchIsBounded(t *testing.T) {
 		if e.ran.Wait(); time.Since(began) != 2*time.Second {
 			t.Errorf("it ends after %s", time.Since(began))
 		}
-		families, err := e.metrics.Gather()
-		if err != nil || len(families) != 1 {
-			t.Fatalf("%v, %v", families, err)
-		}
-		if lost := families[0].GetMetric()[0].GetCounter().GetValue(); lost != 18 || e.charged() != 0 {
+		if lost := counter(t, e.metrics, "berth_inference_tokens_lost_total"); lost != 18 || e.charged() != 0 {
 			t.Errorf("%v tokens are lost and %d charged, want 18 and none", lost, e.charged())
 		}
 	})

@@ -24,6 +24,12 @@ const (
 	retryAfter = 200 * time.Millisecond
 	lastFor    = 2 * time.Second // For what is left when Run is to end.
 	maxRows    = 500             // Rows of usage in a batch, and as many of holds: together they fit into a command.
+
+	// leaseFor is how long a hold admits requests after the meter asked for it. The state releases it 5 minutes
+	// after it has applied that, by the cluster's time, which follows the clocks of machines by a
+	// tenth at most (docs/adr/0001-clock-frame.md). So a node that is cut off stops first, also where
+	// its clock is slow, and the rest of that time is for a jump of the cluster's time.
+	leaseFor = 2 * time.Minute
 )
 
 // Config has the parts of the node that a Meter uses.
@@ -34,8 +40,10 @@ type Config struct {
 	// Read returns a view that includes everything acknowledged before the call.
 	Read func(context.Context) (*fsm.View, error)
 	// At returns a local view once it includes an index.
-	At     func(ctx context.Context, index uint64) (*fsm.View, error)
-	Now    func() time.Time
+	At  func(ctx context.Context, index uint64) (*fsm.View, error)
+	Now func() time.Time
+	// Uptime is a clock for leases: it counts while the machine sleeps. That of Now if nil.
+	Uptime func() time.Duration
 	Logger *slog.Logger
 	// Metrics gets the metrics; nil for none.
 	Metrics prometheus.Registerer
@@ -46,6 +54,8 @@ type Meter struct {
 	cfg  Config
 	kick chan struct{} // There is something for a batch.
 	lost prometheus.Counter
+
+	uncharged prometheus.Counter
 
 	session, number uint64 // Only Run uses them.
 
@@ -73,6 +83,8 @@ type account struct {
 	asked    *Reservation    // The first of queue, once a batch asks for it.
 	usedAt   time.Time
 	askedAt  time.Time // When a batch last asked for its hold.
+
+	leased time.Duration // The uptime at which the batch was made that last got its hold.
 }
 
 type usageKey struct {
@@ -84,6 +96,9 @@ type usageKey struct {
 // New returns a meter that Run operates.
 func New(cfg Config) *Meter {
 	cfg.Logger = cfg.Logger.With("part", "meter")
+	if begun := cfg.Now(); cfg.Uptime == nil {
+		cfg.Uptime = func() time.Duration { return cfg.Now().Sub(begun) }
+	}
 	m := &Meter{
 		cfg: cfg, kick: make(chan struct{}, 1), accounts: make(map[compute.Payer]*account),
 		usage: make(map[usageKey]*settled),
@@ -91,9 +106,13 @@ func New(cfg Config) *Meter {
 			Name: "berth_inference_tokens_lost_total",
 			Help: "Tokens of published models whose charge this node gave up; its log has the sums.",
 		}),
+		uncharged: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "berth_inference_credits_uncharged_total",
+			Help: "Credits for tokens that were used through this node and that neither a hold nor free credits covered.",
+		}),
 	}
 	if cfg.Metrics != nil {
-		cfg.Metrics.MustRegister(m.lost)
+		cfg.Metrics.MustRegister(m.lost, m.uncharged)
 	}
 	return m
 }
@@ -127,7 +146,7 @@ func (m *Meter) Reserve(
 		m.accounts[payer] = a
 	}
 	r.of, a.usedAt = a, m.cfg.Now()
-	if len(a.queue) == 0 && a.held-a.reserved >= r.amount {
+	if len(a.queue) == 0 && m.covers(a, r.amount) {
 		a.reserved += r.amount
 		m.mu.Unlock()
 		return r, nil
@@ -145,6 +164,11 @@ func (m *Meter) Reserve(
 		m.forget(r)
 		return nil, ctx.Err()
 	}
+}
+
+// covers reports whether the hold of an account admits a request. Nothing needs no hold.
+func (m *Meter) covers(a *account, amount compute.Credits) bool {
+	return a.held-a.reserved >= amount && (amount == 0 || m.cfg.Uptime()-a.leased < leaseFor)
 }
 
 // forget ends the wait of a reservation that nobody waits for any more.
@@ -213,14 +237,6 @@ func (m *Meter) wake() {
 	case m.kick <- struct{}{}:
 	default:
 	}
-}
-
-// batch is one command, with the payers and callers that wait for it.
-type batch struct {
-	usage   []command.UsedTokens
-	holds   []command.WantedHold
-	touched []compute.Payer
-	waiting []chan struct{}
 }
 
 // Run makes batches until ctx ends, and then until all usage is taken. These last batches, and
@@ -317,7 +333,7 @@ func (m *Meter) take(swept bool) (b *batch, more bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.cfg.Now()
-	b = new(batch)
+	b = &batch{begun: m.cfg.Uptime()}
 	charged, more := m.takeUsage(b)
 	for payer, a := range m.accounts {
 		touched := charged[a]
@@ -355,82 +371,6 @@ func (m *Meter) take(swept bool) (b *batch, more bool) {
 	return b, more
 }
 
-// commit has a batch committed, and returns a view that includes it; nil once ctx ends.
-// The state refuses a batch for three reasons. A session that another process of this node
-// has ended: the same batch begins a new one, unless an earlier answer was lost, because
-// then it may be counted already. A node that is removed, and rows that are not valid:
-// these never pass. All other errors may pass later.
-func (m *Meter) commit(ctx context.Context, b *batch) *fsm.View {
-	for unsure := false; ctx.Err() == nil; {
-		view, err := m.propose(ctx, b)
-		if err == nil {
-			return view
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		switch compute.CodeOf(err) {
-		case compute.CodeConflict:
-			m.session = 0
-			if unsure {
-				m.drop(b, err)
-			}
-			unsure = false
-		case compute.CodeNotFound, compute.CodeInvalid:
-			m.session = 0
-			m.drop(b, err)
-			b.holds = nil
-		default:
-			unsure = true
-		}
-		if len(b.usage)+len(b.holds) == 0 {
-			if view, err := m.cfg.Read(ctx); err == nil {
-				return view
-			}
-		}
-		loop.Sleep(ctx, retryAfter)
-	}
-	return nil
-}
-
-// drop gives the usage of a batch up.
-func (m *Meter) drop(b *batch, err error) {
-	for i := range b.usage {
-		u := &b.usage[i]
-		m.lost.Add(float64(u.Prompt + u.Completion))
-		m.cfg.Logger.Error("usage of model lost", "org", u.Payer.Org, "model", u.Model, "count", u.Requests,
-			"tokens", u.Prompt+u.Completion,
-			"detail", "credits "+u.Prices.Cost(u.Prompt, u.Completion).Up().String(), "err", err)
-	}
-	b.usage = nil
-}
-
-// propose proposes a batch once. Its number stays until it is committed.
-func (m *Meter) propose(ctx context.Context, b *batch) (*fsm.View, error) {
-	ctx, cancel := context.WithTimeout(ctx, proposeFor)
-	defer cancel()
-	if m.session == 0 {
-		view, err := m.cfg.Read(ctx)
-		if err != nil {
-			return nil, err
-		}
-		last, _ := view.TokenBatch(m.cfg.Node)
-		m.session, m.number = max(view.Index(), last+1), 0
-	}
-	_, index, err := m.cfg.Propose(ctx, command.SettleTokens{
-		Node: m.cfg.Node, Session: m.session, Number: m.number + 1, Usage: b.usage, Holds: b.holds,
-	})
-	if err != nil {
-		return nil, err
-	}
-	view, err := m.cfg.At(ctx, index)
-	if err != nil {
-		return nil, err // The same batch again: a repeat.
-	}
-	m.number++
-	return view, nil
-}
-
 // finish notifies the callers that wait for a committed batch, and admits the requests for
 // which there is enough now. The first one that asked for more and got none is refused.
 func (m *Meter) finish(b *batch, view *fsm.View) {
@@ -439,18 +379,20 @@ func (m *Meter) finish(b *batch, view *fsm.View) {
 	for _, done := range b.waiting {
 		close(done)
 	}
+	for i := range b.holds {
+		m.accounts[b.holds[i].Payer].leased = b.begun
+	}
 	for _, payer := range b.touched {
 		a := m.accounts[payer]
 		a.held = view.TokenHold(m.cfg.Node, payer)
 		for len(a.queue) > 0 {
 			first := a.queue[0]
-			if a.held-a.reserved < first.amount {
-				if first != a.asked {
-					break
-				}
+			if m.covers(a, first.amount) {
+				a.reserved += first.amount
+			} else if first == a.asked && a.held-a.reserved < first.amount {
 				first.refusal = refusalOf(view, payer, a.reserved+first.amount-a.held)
 			} else {
-				a.reserved += first.amount
+				break // A batch asks for more, or once more where the last one took too long.
 			}
 			a.queue = a.queue[1:]
 			close(first.admitted)
