@@ -3,6 +3,7 @@ package api_test
 import (
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -125,5 +126,61 @@ func TestRefusedByModelsAndServices(t *testing.T) {
 		if counts[403] != burst || counts[429] != burst {
 			t.Errorf("%s: the answers are %v, want %d of 403 and of 429", path, counts, burst)
 		}
+	}
+}
+
+// visit asks the service of the deployment with a query and a cookie. It returns the status, and
+// the cookie that is set.
+func (m *modelWorld) visit(query, cookie string) (status int, set string) {
+	m.Helper()
+	client := *m.client
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	at := m.url + edge.ServiceRoot + m.id.String() + "/" + query
+	req, err := http.NewRequestWithContext(m.Context(), http.MethodGet, at, nil)
+	m.ok(err)
+	req.Header.Set("Cookie", cookie)
+	answer, err := client.Do(req)
+	m.ok(err)
+	answer.Body.Close()
+	set, _, _ = strings.Cut(answer.Header.Get("Set-Cookie"), ";")
+	return answer.StatusCode, set
+}
+
+// TestServiceCookieEndsWithTheKeysValue regenerates the key that a cookie was made with: the cookie
+// opens its service no more, and one of the new value does.
+func TestServiceCookieEndsWithTheKeysValue(t *testing.T) {
+	m := newModelWorld(t, edge.ModelLimits{InFlight: 8}, nil, func(c *handler.Config) { c.Services = noServices{} })
+	var key wire.MintedKey
+	m.mustDo("POST", "/orgs/ada-lab/api-keys", m.adaKey, map[string]any{"name": "leaked"}, &key)
+	exchange := func(value string) string {
+		_, cookie := m.visit("?token="+value, "")
+		return cookie
+	}
+	const admitted = 503 // There is no replica.
+	cookie := exchange(key.PlaintextKey)
+	if status, _ := m.visit("", cookie); status != admitted {
+		t.Errorf("with the cookie: %d", status)
+	}
+	m.mustDo("POST", "/orgs/ada-lab/api-keys/"+key.ID.String()+"/regenerate", m.adaKey, nil, &key)
+	if status, _ := m.visit("", cookie); status != 401 {
+		t.Errorf("with the cookie of the value before: %d", status)
+	}
+	if status, _ := m.visit("", exchange(key.PlaintextKey)); status != admitted {
+		t.Errorf("with a new cookie: %d", status)
+	}
+}
+
+// TestServiceCookieEndsWithItsLogin has the login of a cookie forgotten, as a restore does: the
+// cookie ends.
+func TestServiceCookieEndsWithItsLogin(t *testing.T) {
+	m := newModelWorld(t, edge.ModelLimits{InFlight: 8}, nil, func(c *handler.Config) { c.Services = noServices{} })
+	session := m.login("ada")
+	_, cookie := m.visit("?token="+session.AccessToken, "")
+	if status, _ := m.visit("", cookie); status != 503 {
+		t.Errorf("with the cookie: %d", status)
+	}
+	m.must(command.RaiseEpoch{Term: 1, Epoch: m.machine.View().ClusterEpoch() + 1, Cause: command.CauseRestored})
+	if status, _ := m.visit("", cookie); status != 401 {
+		t.Errorf("after a restore: %d", status)
 	}
 }

@@ -143,7 +143,7 @@ func newWorld(t testing.TB, change ...func(*handler.Config)) *world {
 			ValidModel: func(name string) bool { return name != "" },
 		},
 		Logs: w.logs, Series: w.series, Blobs: w.blobs, Trees: trees{w.blobs}, BundleMax: 1 << 20, Vault: fakeVault{}, Master: fakeMaster{}, Objects: fakeObjects{w},
-		S3: func(_ command.Actor, _ compute.UUID, base string, _ bool) (wire.StorageCredentials, error) {
+		S3: func(_ command.Actor, _ compute.UUID, _ compute.Hash, base string, _ bool) (wire.StorageCredentials, error) {
 			return wire.StorageCredentials{Endpoint: base + edge.S3Root, ExpiresAt: compute.InstantOf(begin)}, nil
 		},
 		Accounts: handler.Accounts{SignUp: true, Identities: fakeIdentities{}, IdentitySignUp: true},

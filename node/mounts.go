@@ -58,7 +58,7 @@ func (p *s3Part) access(view *fsm.View, e *compute.Execution) (*compute.StorageA
 		return nil, compute.Errorf(compute.CodeForbidden, "The user of the execution is gone.")
 	}
 	actor := command.Actor{User: e.User, Key: e.Key, Org: e.Org, TokenVersion: user.TokenVersion}
-	c := p.keys.MintFor(actor, compute.UUID{}, max(gateway.Lifetime, e.Timeout+mountSlack))
+	c := p.keys.MintFor(actor, max(gateway.Lifetime, e.Timeout+mountSlack))
 	return &compute.StorageAccess{
 		Bucket: gateway.BucketOf(e.Org), Region: gateway.Region, Access: c.Access, Secret: c.Secret, Token: c.Token,
 	}, nil

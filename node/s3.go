@@ -186,9 +186,9 @@ const maxS3Relays = 512
 
 // credentials makes credentials of S3 for an actor.
 func (p *s3Part) credentials(
-	actor command.Actor, session compute.UUID, base string, handedOn bool,
+	actor command.Actor, session compute.UUID, key compute.Hash, base string, handedOn bool,
 ) (wire.StorageCredentials, error) {
-	c := p.keys.Mint(actor, session)
+	c := p.keys.Mint(actor, session, key)
 	return wire.StorageCredentials{
 		AccessKey: c.Access, SecretKey: c.Secret, SessionToken: c.Token, Endpoint: p.endpoint(base, handedOn),
 		BucketName: gateway.BucketOf(actor.Org), Region: gateway.Region, ExpiresAt: compute.InstantOf(c.ExpiresAt),

@@ -141,3 +141,10 @@ func isBase62(s string) bool {
 func notValid(what string) *compute.Error {
 	return compute.Errorf(compute.CodeUnauthenticated, "The %s is not valid.", what)
 }
+
+// KeyDigest returns a digest of the hash of an API key. Credentials that are made with the key
+// carry it, and so end when the key gets another value.
+func KeyDigest(hash compute.Hash) compute.UUID {
+	sum := sha256.Sum256(append([]byte("key value v1 "), hash[:]...))
+	return compute.UUID(sum[:16])
+}

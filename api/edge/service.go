@@ -32,7 +32,7 @@ const (
 	leaderlessMax = 5 * time.Second
 	cookieTTL     = 12 * time.Hour // Lifetime of the cookie that a token is exchanged for.
 	cookieName    = "berth_service"
-	cookieBytes   = 64
+	cookieBytes   = 80
 	cookieDomain  = "service cookie v1" // Separates its signature from those of streams.
 )
 
@@ -225,6 +225,11 @@ func (c *serviceCall) newCookie(who *Caller) string {
 	data = append(data, who.Session[:]...)
 	data = binary.BigEndian.AppendUint64(data, who.Actor.TokenVersion)
 	data = binary.BigEndian.AppendUint64(data, uint64(c.Now().Add(cookieTTL).Unix()))
+	var value compute.UUID
+	if key, ok := c.r.View.Key(who.Actor.Org, who.Actor.Key); ok {
+		value = auth.KeyDigest(key.Hash)
+	}
+	data = append(data, value[:]...)
 	return auth.Sealed(c.cfg.StreamKey, cookieDomain+c.id.String(), data)
 }
 
@@ -232,7 +237,7 @@ func (c *serviceCall) newCookie(who *Caller) string {
 // rights of then.
 func (c *serviceCall) openCookie(text string) (Caller, bool) {
 	data, ok := auth.Unsealed(c.cfg.StreamKey, cookieDomain+c.id.String(), text)
-	if !ok || len(data) != cookieBytes || int64(binary.BigEndian.Uint64(data[56:])) < c.Now().Unix() {
+	if !ok || len(data) != cookieBytes || int64(binary.BigEndian.Uint64(data[56:64])) < c.Now().Unix() {
 		return Caller{}, false
 	}
 	who := Caller{Session: compute.UUID(data[32:48])}
@@ -249,14 +254,15 @@ func (c *serviceCall) openCookie(text string) (Caller, bool) {
 			return Caller{}, false
 		}
 		key, ok := c.r.View.Key(e.Org, who.Actor.Key)
-		if !ok || !key.Active || !key.ExpiresAt.IsZero() && key.ExpiresAt <= compute.InstantOf(c.Now()) {
+		expired := ok && !key.ExpiresAt.IsZero() && key.ExpiresAt <= compute.InstantOf(c.Now())
+		if !ok || !key.Active || expired || compute.UUID(data[64:]) != auth.KeyDigest(key.Hash) {
 			return Caller{}, false
 		}
 		who.Actor.Org = key.Org
 		return who, true
 	}
 	live, known := c.r.View.Session(who.Session)
-	return who, user.TokenVersion == who.Actor.TokenVersion && (live || !known)
+	return who, user.TokenVersion == who.Actor.TokenVersion && (live || !known && c.r.stale)
 }
 
 // serve passes the request on, or sends a browser to the address without the token.

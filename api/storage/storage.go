@@ -267,7 +267,11 @@ func (g *storage) credentials(r *edge.Request) (any, error) {
 	if err := r.View.AllowsObjects(); err != nil {
 		return nil, err
 	}
-	return g.Config.S3(r.Caller.Actor, r.Caller.Session, r.Base, r.HandedOn())
+	var hash compute.Hash
+	if key, ok := r.View.Key(r.Caller.Actor.Org, r.Caller.Actor.Key); ok {
+		hash = key.Hash
+	}
+	return g.Config.S3(r.Caller.Actor, r.Caller.Session, hash, r.Base, r.HandedOn())
 }
 
 // usage answers what the organization stores.

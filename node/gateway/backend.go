@@ -80,7 +80,7 @@ func (s *store) enter(ctx context.Context, bucket *string) (caller, error) {
 	if err != nil {
 		return caller{}, s.fail(err)
 	}
-	actor, ok := g.actor(view, s.cfg.Keys.Now())
+	actor, ok := g.actor(view, s.cfg.Keys.Now(), true)
 	if !ok {
 		return caller{}, s3err.GetAPIError(s3err.ErrAccessDenied)
 	}

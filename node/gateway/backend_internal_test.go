@@ -56,7 +56,7 @@ func newBench(t *testing.T) *bench {
 		},
 		logger: logger, life: t.Context(),
 	}
-	c := keys.Mint(b.Actor, compute.UUID{})
+	c := keys.Mint(b.Actor, compute.UUID{}, compute.Hash{2})
 	b.ctx = context.WithValue(t.Context(), "account", auth.Account{Access: c.Access, SessionToken: c.Token}) //nolint:staticcheck // The library's key.
 	return b
 }

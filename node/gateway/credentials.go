@@ -22,7 +22,8 @@ const Lifetime = 12 * time.Hour
 const (
 	accessPrefix = "ASIA"           // Clients and versitygw know temporary credentials by it.
 	tokenDomain  = "s3 session v1 " // Separates signatures from others of the same key.
-	grantBytes   = 5*16 - 8         // Bytes of an encoded grant.
+	grantBytes   = 5 * 16           // Bytes of an encoded grant,
+	valueBytes   = grantBytes + 16  // and of one with the digest of a key's value.
 )
 
 // Credentials are the keys and the token of a client of S3.
@@ -45,15 +46,25 @@ type grant struct {
 	session compute.UUID // Id of a login; zero for none.
 	version uint64       // Version of the user's tokens.
 	until   int64        // Unix seconds.
+	value   compute.UUID // Digest of the key's value; zero for credentials that do not end with it.
 }
 
-// Mint returns credentials with the rights of an actor in an organization.
-func (k Keys) Mint(actor command.Actor, session compute.UUID) Credentials {
-	return k.MintFor(actor, session, Lifetime)
+// Mint returns credentials with the rights of an actor in an organization. They end with the
+// actor's login, or with the value of the key that the actor has used, of which key is the hash.
+func (k Keys) Mint(actor command.Actor, session compute.UUID, key compute.Hash) Credentials {
+	g := grant{user: actor.User, key: actor.Key, org: actor.Org, session: session, version: actor.TokenVersion}
+	if !g.key.IsZero() {
+		g.value = auth.KeyDigest(key)
+	}
+	return k.mint(g, Lifetime)
 }
 
-// MintFor returns the same for another time.
-func (k Keys) MintFor(actor command.Actor, session compute.UUID, lifetime time.Duration) Credentials {
+// MintFor returns the same for an execution, which ends with neither.
+func (k Keys) MintFor(actor command.Actor, lifetime time.Duration) Credentials {
+	return k.mint(grant{user: actor.User, key: actor.Key, org: actor.Org, version: actor.TokenVersion}, lifetime)
+}
+
+func (k Keys) mint(g grant, lifetime time.Duration) Credentials {
 	var random [15]byte
 	_, _ = rand.Read(random[:]) // It never fails.
 	until := k.Now().Add(lifetime).Truncate(time.Second)
@@ -61,7 +72,7 @@ func (k Keys) MintFor(actor command.Actor, session compute.UUID, lifetime time.D
 		Access:    accessPrefix + base32.StdEncoding.EncodeToString(random[:])[:16],
 		ExpiresAt: until,
 	}
-	g := grant{actor.User, actor.Key, actor.Org, session, actor.TokenVersion, until.Unix()}
+	g.until = until.Unix()
 	c.Secret = k.secretOf(c.Access)
 	c.Token = auth.Sealed(k.Secret, tokenDomain+c.Access, g.encode())
 	return c
@@ -75,13 +86,17 @@ func (k Keys) secretOf(access string) string {
 }
 
 func (g grant) encode() []byte {
-	out := make([]byte, 0, grantBytes+8)
+	out := make([]byte, 0, valueBytes)
 	out = append(out, g.user.UUID[:]...)
 	out = append(out, g.key.UUID[:]...)
 	out = append(out, g.org.UUID[:]...)
 	out = append(out, g.session[:]...)
 	out = binary.BigEndian.AppendUint64(out, g.version)
-	return binary.BigEndian.AppendUint64(out, uint64(g.until))
+	out = binary.BigEndian.AppendUint64(out, uint64(g.until))
+	if !g.value.IsZero() {
+		out = append(out, g.value[:]...)
+	}
+	return out
 }
 
 // open returns the grant of a session token.
@@ -90,18 +105,20 @@ func (k Keys) open(access, token string) (g grant, ok bool) {
 		return g, false
 	}
 	data, ok := auth.Unsealed(k.Secret, tokenDomain+access, token)
-	if !ok || len(data) != grantBytes+8 {
+	if !ok || len(data) != grantBytes && len(data) != valueBytes {
 		return g, false
 	}
 	g.user.UUID, g.key.UUID, g.org.UUID = compute.UUID(data[:16]), compute.UUID(data[16:32]), compute.UUID(data[32:48])
 	g.session = compute.UUID(data[48:64])
 	g.version = binary.BigEndian.Uint64(data[64:])
 	g.until = int64(binary.BigEndian.Uint64(data[72:]))
+	copy(g.value[:], data[grantBytes:])
 	return g, k.Now().Unix() < g.until
 }
 
-// actor returns whom a grant lets act, as far as that one still has the rights of then.
-func (g grant) actor(view *fsm.View, now time.Time) (command.Actor, bool) {
+// actor returns whom a grant lets act, as far as that one still has the rights of then. A view
+// that is not current may know neither a new login nor the newest value of a key.
+func (g grant) actor(view *fsm.View, now time.Time, current bool) (command.Actor, bool) {
 	user, ok := view.User(g.user)
 	if !ok || !user.Active {
 		return command.Actor{}, false
@@ -112,11 +129,13 @@ func (g grant) actor(view *fsm.View, now time.Time) (command.Actor, bool) {
 	a := command.Actor{User: g.user, Key: g.key, Org: g.org, TokenVersion: g.version}
 	if g.key.IsZero() {
 		live, known := view.Session(g.session)
-		return a, user.TokenVersion == g.version && (live || !known)
+		ended := !g.session.IsZero() && !live && (known || current)
+		return a, user.TokenVersion == g.version && !ended
 	}
 	key, ok := view.Key(g.org, g.key)
 	good := ok && key.Active && (key.ExpiresAt.IsZero() || key.ExpiresAt > compute.InstantOf(now)) &&
-		compute.Allows(key.Scopes, compute.ScopeStorage)
+		compute.Allows(key.Scopes, compute.ScopeStorage) &&
+		(!current || g.value.IsZero() || g.value == auth.KeyDigest(key.Hash))
 	return a, good
 }
 

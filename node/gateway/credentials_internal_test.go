@@ -9,8 +9,10 @@ import (
 
 	"github.com/versity/versitygw/auth"
 
+	apiauth "berth/api/auth"
 	"berth/compute"
 	"berth/fsm/command"
+	"berth/node/statetest"
 )
 
 func testKeys(secret string, now *time.Time) Keys {
@@ -26,15 +28,17 @@ func TestCredentials(t *testing.T) {
 		User: compute.UserID{UUID: compute.UUID{1}}, Key: compute.KeyID{UUID: compute.UUID{2}},
 		Org: compute.OrgID{UUID: compute.UUID{3}}, TokenVersion: 4,
 	}
-	c := keys.Mint(actor, compute.UUID{5})
-	want := grant{actor.User, actor.Key, actor.Org, compute.UUID{5}, 4, now.Add(Lifetime).Unix()}
+	c := keys.Mint(actor, compute.UUID{5}, compute.Hash{6})
+	want := grant{
+		actor.User, actor.Key, actor.Org, compute.UUID{5}, 4, now.Add(Lifetime).Unix(), apiauth.KeyDigest(compute.Hash{6}),
+	}
 	if g, ok := testKeys("the same on every node, of 32 bytes", &now).open(c.Access, c.Token); !ok || g != want {
 		t.Errorf("on another node they are %+v, %t", g, ok)
 	}
-	if c.ExpiresAt != now.Add(Lifetime) || c.Secret == keys.Mint(actor, compute.UUID{5}).Secret {
+	if c.ExpiresAt != now.Add(Lifetime) || c.Secret == keys.Mint(actor, compute.UUID{5}, compute.Hash{6}).Secret {
 		t.Errorf("they end at %s, or are made twice", c.ExpiresAt)
 	}
-	other := keys.MintFor(actor, compute.UUID{}, time.Minute)
+	other := keys.MintFor(actor, time.Minute)
 	changed, err := base64.RawURLEncoding.DecodeString(c.Token)
 	if err != nil {
 		t.Fatal(err)
@@ -67,6 +71,44 @@ func TestCredentials(t *testing.T) {
 	}
 	if _, err := (accounts{}).GetUserAccount(c.Access); !errors.Is(err, auth.ErrNoSuchUser) {
 		t.Errorf("without a token it is known: %v", err)
+	}
+}
+
+// TestCredentialsEnd holds that credentials end with the value of the key, or with the login, that
+// they were made with: also with a login that nobody knows, as after a restore. A view that may be
+// behind decides neither. Those of mounts stay.
+func TestCredentialsEnd(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	keys, state := testKeys("the same on every node, of 32 bytes", &now), statetest.New(t)
+	good := func(c Credentials, current bool) bool {
+		g, ok := keys.open(c.Access, c.Token)
+		if !ok {
+			t.Fatal("credentials are not good")
+		}
+		_, ok = g.actor(state.Machine.View(), now, current)
+		return ok
+	}
+	user := state.Actor
+	user.Key = compute.KeyID{}
+	key, _ := state.Machine.View().Key(user.Org, state.Key)
+	before := keys.Mint(state.Actor, compute.UUID{}, key.Hash)
+	mount, userMount := keys.MintFor(state.Actor, Lifetime), keys.MintFor(user, Lifetime)
+	for name, c := range map[string]Credentials{"of a key": before, "of a mount": mount, "of a user's mount": userMount} {
+		if !good(c, true) || !good(c, false) {
+			t.Errorf("those %s are refused", name)
+		}
+	}
+	if c := keys.Mint(user, compute.UUID{7}, compute.Hash{}); good(c, true) || !good(c, false) {
+		t.Error("a login that nobody knows is good in a current view, or ends in one that is behind")
+	}
+	state.Must(command.RegenerateKey{
+		Op: state.NextOp(), Actor: state.Actor, Key: state.Key, Lookup: "m", Prefix: "q", Hash: compute.Hash{3},
+	})
+	if good(before, true) || !good(before, false) || !good(mount, true) {
+		t.Error("after the key got another value: those of before are good, or a mount ends")
+	}
+	if !good(keys.Mint(state.Actor, compute.UUID{}, compute.Hash{3}), true) {
+		t.Error("those of the new value are refused")
 	}
 }
 

@@ -20,7 +20,7 @@ func (a accounts) DeriveSigningKey(access, token, date, region, name string) ([]
 	if !ok {
 		return nil, auth.Account{}, auth.ErrInvalidSessionToken
 	}
-	if _, ok := g.actor(a.view(), a.keys.Now()); !ok {
+	if _, ok := g.actor(a.view(), a.keys.Now(), false); !ok {
 		return nil, auth.Account{}, auth.ErrNoSuchUser
 	}
 	// Versitygw derives the key of an account whose secret is known. The backend, which
