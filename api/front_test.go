@@ -63,6 +63,26 @@ func TestHeadAndOptions(t *testing.T) {
 	if asked < 120 {
 		t.Errorf("only %d routes were asked", asked)
 	}
+	models := newModelWorld(t, edge.ModelLimits{InFlight: 8}, nil)
+	for _, at := range []string{edge.ModelRoot, root + "/serverless"} {
+		for path, want := range map[string]string{
+			"/models": "GET, HEAD, OPTIONS", "/models/" + models.id.String(): "GET, HEAD, OPTIONS",
+			"/chat/completions": "OPTIONS, POST", "/completions": "OPTIONS, POST", "/embeddings": "OPTIONS, POST",
+		} {
+			options := models.fetch(http.MethodOptions, at+path, "", nil, nil)
+			if allow := options.header.Get("Allow"); options.status != 200 || allow != want {
+				t.Errorf("OPTIONS %s: %d, %q", at+path, options.status, allow)
+			}
+			get := models.fetch(http.MethodGet, at+path, models.adaKey, nil, nil)
+			head := models.fetch(http.MethodHead, at+path, models.adaKey, nil, nil)
+			if ok := strings.HasPrefix(want, "GET"); (get.status == 200) != ok || head.status != get.status || len(head.body) > 0 {
+				t.Errorf("GET %s is %d, HEAD %d with %d bytes", at+path, get.status, head.status, len(head.body))
+			}
+		}
+		if a := models.fetch(http.MethodOptions, at+"/nothing", models.adaKey, nil, nil); a.status != 404 {
+			t.Errorf("OPTIONS of a path that there is not: %d", a.status)
+		}
+	}
 }
 
 // TestHosts serves the configured names only, and probes under any.
@@ -117,12 +137,29 @@ func TestCORS(t *testing.T) {
 			t.Error("pages may send cookies")
 		}
 	}
+	models := newModelWorld(t, edge.ModelLimits{InFlight: 8}, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		_, _ = io.WriteString(w, "{}")
+	}, func(c *handler.Config) { c.Front.Origins = []string{page} })
+	from := []string{"Origin", page}
+	body := []byte(`{"model":"` + models.id.String() + `"}`)
+	for name, got := range map[string]answer{
+		"an answer": models.fetch("POST", edge.ModelRoot+"/completions", models.adaKey, body, from),
+		"the list":  models.fetch("GET", edge.ModelRoot+"/models", models.adaKey, nil, from),
+		"a refusal": models.fetch("GET", edge.ModelRoot+"/models", "", nil, from),
+	} {
+		if origin := got.header.Get("Access-Control-Allow-Origin"); origin != page || got.header.Get("Vary") == "" {
+			t.Errorf("%s of models: %d for %q", name, got.status, origin)
+		}
+	}
 }
 
 // TestSecurityHeaders holds the headers of every answer, refusals included.
 func TestSecurityHeaders(t *testing.T) {
-	w := newWorld(t)
-	for _, path := range []string{"/user/status", "/nothing", "/admin/nodes"} {
+	w := newModelWorld(t, edge.ModelLimits{InFlight: 8}, nil)
+	for _, path := range []string{
+		"/user/status", "/nothing", "/admin/nodes", edge.ModelRoot + "/models", edge.ModelRoot + "/completions", "/serverless/models",
+	} {
 		h := w.send("GET", path, w.bobKey, nil).header
 		for name, want := range map[string]string{
 			"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -131,6 +132,8 @@ func (s *Server) serveModels(life lifetime, ctx *fasthttp.RequestCtx, byWorker b
 	switch {
 	case err != nil:
 		ctx.SetConnectionClose()
+	case ctx.IsOptions() && modelMethods(below) != nil:
+		s.options(ctx, modelMethods(below))
 	case s.cfg.ServiceRelay != nil:
 		c.path = path
 		err = c.relayService()
@@ -144,6 +147,17 @@ func (s *Server) serveModels(life lifetime, ctx *fasthttp.RequestCtx, byWorker b
 	}
 }
 
+// modelMethods returns the methods of a path below ModelRoot, nil for one that there is not.
+func modelMethods(below string) []string {
+	switch {
+	case below == "/models" || strings.HasPrefix(below, "/models/"):
+		return []string{http.MethodGet, http.MethodHead, http.MethodOptions} // fasthttp leaves the body of HEAD out.
+	case below == "/chat/completions" || below == "/completions" || below == "/embeddings":
+		return []string{http.MethodOptions, http.MethodPost}
+	}
+	return nil
+}
+
 // answer routes the request.
 func (c *modelCall) answer(below string) error {
 	if err := c.identify(); err != nil {
@@ -152,22 +166,19 @@ func (c *modelCall) answer(below string) error {
 	if err := c.limit(); err != nil {
 		return err
 	}
-	method := string(c.ctx.Method())
-	switch {
-	case below == "/models" && method == http.MethodGet:
+	switch methods := modelMethods(below); {
+	case methods == nil:
+		return compute.Errorf(compute.CodeNotFound, "Unknown request URL.").Named("unknown_url")
+	case !slices.Contains(methods, string(c.ctx.Method())):
+		return compute.Errorf(compute.CodeMethodNotAllowed, "This path has no such method.")
+	case below == "/models":
 		return c.listModels("")
-	case strings.HasPrefix(below, "/models/") && method == http.MethodGet:
+	case strings.HasPrefix(below, "/models/"):
 		one := strings.TrimPrefix(below, "/models/")
 		if text, err := url.PathUnescape(one); err == nil {
 			one = text
 		}
 		return c.listModels(one)
-	case below == "/chat/completions" || below == "/completions" || below == "/embeddings":
-		if method != http.MethodPost {
-			return compute.Errorf(compute.CodeMethodNotAllowed, "This path has no such method.")
-		}
-	default:
-		return compute.Errorf(compute.CodeNotFound, "Unknown request URL.").Named("unknown_url")
 	}
 	if err := c.read(); err != nil {
 		return err

@@ -22,9 +22,7 @@ func (c *modelCall) writeModelAnswer(answer *http.Response, end func()) {
 	kind := answer.Header.Get("Content-Type")
 	h.Header.SetNoDefaultContentType(true)
 	h.Header.Set("Content-Type", kind)
-	h.Header.Set("X-Request-Id", c.r.id)
-	h.Header.Set("X-Content-Type-Options", "nosniff")
-	h.Header.Set("Cache-Control", "no-store")
+	c.writeHeaders(c.ctx, c.r)
 	if after := engineRetryAfter(answer); after != "" {
 		h.Header.Set("Retry-After", after)
 	}
@@ -129,7 +127,7 @@ func (c *modelCall) failModel(err error) {
 		data = []byte(`{"error":{"message":"Internal error.","type":"server_error","param":null,"code":null}}`)
 	}
 	h := &c.ctx.Response
-	h.Header.Set("X-Request-Id", c.r.id)
+	c.writeHeaders(c.ctx, c.r)
 	if f.retryAfter != "" {
 		h.Header.Set("Retry-After", f.retryAfter)
 	}

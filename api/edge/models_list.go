@@ -82,7 +82,7 @@ func (c *modelCall) writeJSON(v any) error {
 	if err != nil {
 		return err
 	}
-	c.ctx.Response.Header.Set("X-Request-Id", c.r.id)
+	c.writeHeaders(c.ctx, c.r)
 	c.ctx.SetContentType("application/json")
 	c.ctx.Response.SetBodyRaw(data)
 	c.observe(c.r, c.r.route.Method, http.StatusOK, c.took(c.r))
