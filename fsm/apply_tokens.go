@@ -285,6 +285,8 @@ func (s *money) holdTokens(node compute.NodeID, want *command.WantedHold) {
 	case h.Amount > want.Most:
 		s.postHold(&h, want.Most-h.Amount, "serverless: idle")
 	case h.Amount >= want.Least:
+	case s.view.Format() >= format.Rotation && s.view.gonePayer(want.Payer.Org, want.Payer.Key, want.Payer.User):
+		// A late request: nothing would bound it once its budget is dropped.
 	case s.lacks(e, want.Most-h.Amount) == nil:
 		s.postHold(&h, want.Most-h.Amount, "serverless: requests")
 	case s.lacks(e, want.Least-h.Amount) == nil:

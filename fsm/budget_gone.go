@@ -76,8 +76,11 @@ func (v *View) works(who spender) bool {
 }
 
 // isGone reports whether the key or the account of a budget does not exist.
-func (v *View) isGone(b *compute.Budget) bool {
-	_, key := v.Key(b.Org, b.Key)
-	u, user := v.users.Get(b.User)
-	return !b.Key.IsZero() && !key || !b.User.IsZero() && (!user || !u.DeletedAt.IsZero())
+func (v *View) isGone(b *compute.Budget) bool { return v.gonePayer(b.Org, b.Key, b.User) }
+
+// gonePayer reports whether a key or an account does not exist.
+func (v *View) gonePayer(org compute.OrgID, key compute.KeyID, user compute.UserID) bool {
+	_, keyKnown := v.Key(org, key)
+	u, userKnown := v.users.Get(user)
+	return !key.IsZero() && !keyKnown || !user.IsZero() && (!userKnown || !u.DeletedAt.IsZero())
 }

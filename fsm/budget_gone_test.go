@@ -233,3 +233,29 @@ func (h *historian) goneBudgets() (n int) {
 	}
 	return n
 }
+
+// TestDeletedKeysGetNoHolds has a node ask for credits for a request of a key that is deleted: its
+// budget, which would bound them, may be gone too.
+func TestDeletedKeysGetNoHolds(t *testing.T) {
+	w, _ := published(t)
+	by := w.key("late")
+	payer := compute.Payer{Org: by.Org, User: by.User, Key: by.Key}
+	batch := command.SettleTokens{Node: w.node("n1").ID, Session: 5}
+	hold := func(most compute.Credits) compute.Credits {
+		batch.Number++
+		batch.Holds = []command.WantedHold{{Payer: payer, Least: 1, Most: most}}
+		w.must(batch)
+		return w.view().TokenHold(batch.Node, payer)
+	}
+	if got := hold(8); got != 8 {
+		t.Fatalf("%s are held", got)
+	}
+	if got := hold(1); got != 1 {
+		t.Fatalf("%s stay held", got)
+	}
+	w.must(command.DeleteKey{Actor: w.ada, Key: by.Key})
+	batch.Session, batch.Number = 6, 0 // A new session begins without holds.
+	if got := hold(8); got != 0 {
+		t.Errorf("%s are held for a deleted key", got)
+	}
+}
