@@ -378,6 +378,32 @@ func TestLoginWhileThePasswordChanges(t *testing.T) {
 	w.want(401, "bad_login", "POST", "/auth/login", "", map[string]any{"email": bob.Email, "password": password})
 }
 
+// TestResetWhileAPasswordConfirms resets a password between its check and the record of the
+// change or the deletion that it confirms: both are refused, and the reset stays.
+func TestResetWhileAPasswordConfirms(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	bob, _ := w.machine.View().UserByEmail("bob@example.com")
+	for _, test := range []struct{ method, path, body string }{
+		{"POST", "/user/password", fmt.Sprintf(`{"old_password":%q,"new_password":"of the thief"}`, password)},
+		{"DELETE", "/user/delete", fmt.Sprintf(`{"password":%q}`, password)},
+	} {
+		reset := bob.PasswordHash + " reset"
+		w.saw = func(command.Command) {
+			w.saw = nil
+			change, err := command.Encode(command.SetUser{Actor: command.Actor{Root: true}, User: bob.ID, Password: reset})
+			w.ok(err)
+			w.index++
+			w.machine.ApplyFrames(w.index, change)
+		}
+		w.want(403, "wrong_password", test.method, test.path, w.bobKey, test.body)
+		if u, _ := w.machine.View().User(bob.ID); u.PasswordHash != reset {
+			t.Errorf("%s: the password is %q, not that of the reset", test.path, u.PasswordHash)
+		}
+		w.must(command.SetUser{Actor: command.Actor{Root: true}, User: bob.ID, Password: bob.PasswordHash})
+	}
+}
+
 // TestDeletionWithoutAPassword deletes an account of the identity provider: a recent login
 // takes the place of the password that it has not.
 func TestDeletionWithoutAPassword(t *testing.T) {

@@ -44,6 +44,8 @@ func (s *identity) setUser(c command.SetUser) command.Result {
 	switch {
 	case !ok || !known.DeletedAt.IsZero():
 		return refuse(compute.CodeNotFound, "user_not_found", "there is no such user")
+	case !stillHas(known, c.Checked):
+		return refuseWrongPassword()
 	case own && c.Disabled != nil && *c.Disabled:
 		return refuse(compute.CodeConflict, "own_account",
 			"you cannot disable your own account: another operator, or the root token, can")
@@ -67,6 +69,17 @@ func (s *identity) setUser(c command.SetUser) command.Result {
 	return command.Result{ID: u.ID.UUID}
 }
 
+// stillHas reports whether a user has the password that was checked; always if checked is
+// zero.
+func stillHas(u *compute.User, checked compute.Hash) bool {
+	return checked == (compute.Hash{}) || checked == command.PasswordDigest(u)
+}
+
+// refuseWrongPassword refuses what the password before the current one confirmed.
+func refuseWrongPassword() command.Result {
+	return refuse(compute.CodeForbidden, "wrong_password", "The password is wrong: it was changed meanwhile.")
+}
+
 // deleteUser ends the account of the actor. The e-mail address is free from then on.
 func (s *identity) deleteUser(c command.DeleteUser) command.Result {
 	if refusal := s.access.admit(c.Actor); refusal != nil {
@@ -75,6 +88,9 @@ func (s *identity) deleteUser(c command.DeleteUser) command.Result {
 	known, ok := s.view.users.Get(c.Actor.User)
 	if !ok {
 		return refuse(compute.CodeNotFound, "user_not_found", "there is no such user")
+	}
+	if !stillHas(known, c.Checked) {
+		return refuseWrongPassword()
 	}
 	joined := s.view.Memberships(known.ID)
 	for _, m := range joined {

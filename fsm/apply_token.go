@@ -20,7 +20,7 @@ func (s *identity) storeRefresh(c command.StoreRefresh) command.Result {
 	switch {
 	case !ok || !u.Active:
 		return command.Result{Refusal: unauthenticated("user_inactive", "the user is not active")}
-	case c.Password != (compute.Hash{}) && c.Password != command.PasswordDigest(u):
+	case !stillHas(u, c.Password):
 		return command.Result{Refusal: unauthenticated("bad_login", "the password was changed meanwhile")}
 	case known:
 		return refuse(compute.CodeConflict, "token_exists", "the refresh token exists")

@@ -111,9 +111,9 @@ func (v *View) AllowsOutputsPrefix() error { return v.allowsFormat(format.Asked)
 // not yet be sealed again.
 func (v *View) AllowsResealedTexts() error { return v.allowsFormat(format.Rotation) }
 
-// AllowsCheckedLogins returns the reason for which logins may not yet be bound to the
-// password that was checked.
-func (v *View) AllowsCheckedLogins() error { return v.allowsFormat(format.Rotation) }
+// AllowsCheckedPasswords returns the reason for which logins, and changes that a password
+// confirms, may not yet be bound to the password that was checked.
+func (v *View) AllowsCheckedPasswords() error { return v.allowsFormat(format.Rotation) }
 
 // AllowsModels returns the reason for which no models may be published yet.
 func (v *View) AllowsModels() error { return v.allowsFormat(format.Serverless) }

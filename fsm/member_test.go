@@ -6,6 +6,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // member adds a member to ada's organization and returns it as an actor.
@@ -198,6 +199,30 @@ func TestPasswords(t *testing.T) {
 	}
 	w.refused(command.SetUser{Actor: w.root, User: compute.UserID{UUID: w.uuid()}, Password: "x"},
 		compute.CodeNotFound, "user_not_found")
+}
+
+// TestChangesEndWithTheirPassword checks that a password confirms no change that is applied
+// after it was replaced.
+func TestChangesEndWithTheirPassword(t *testing.T) {
+	w := newestWorld(t)
+	digest := func() compute.Hash {
+		u, _ := w.view().User(w.ada.User)
+		return command.PasswordDigest(u)
+	}
+	old := digest()
+	w.must(command.SetUser{Actor: w.root, User: w.ada.User, Password: "reset", Temporary: true})
+	change := command.SetUser{Actor: w.ada, User: w.ada.User, Password: "of the thief", Checked: old}
+	w.refused(change, compute.CodeForbidden, "wrong_password")
+	w.refused(command.DeleteUser{Actor: w.ada, Checked: old}, compute.CodeForbidden, "wrong_password")
+	change.Checked = digest()
+	w.must(change)
+	w.must(command.DeleteUser{Actor: w.ada, Checked: digest()})
+	early := newOldWorldAt(t, format.Output)
+	for _, cmd := range []command.Command{change, command.DeleteUser{Actor: w.ada, Checked: old}} {
+		if err := early.view().Allows(cmd); err == nil {
+			t.Errorf("%T with a password is proposed before every server checks it", cmd)
+		}
+	}
 }
 
 // TestDisabledUsers holds that a disabled user and the user's keys are refused,

@@ -64,9 +64,9 @@ func (g *sessions) login(r *edge.Request) (any, error) {
 }
 
 // checkedPassword returns the digest of a password that was checked, which may be changed
-// before the login is recorded; zero while servers do not compare it.
+// before the login or the change is recorded; zero while servers do not compare it.
 func checkedPassword(r *edge.Request, user *compute.User) compute.Hash {
-	if r.View.AllowsCheckedLogins() != nil {
+	if r.View.AllowsCheckedPasswords() != nil {
 		return compute.Hash{}
 	}
 	return command.PasswordDigest(user)

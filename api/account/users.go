@@ -308,6 +308,7 @@ func (g *users) changePassword(r *edge.Request) (any, error) {
 	}
 	_, err = g.Propose(r, command.SetUser{
 		Op: g.Op(r), Actor: r.Caller.Actor, User: user.ID, Password: hash, Keep: r.Caller.Session,
+		Checked: checkedPassword(r, user),
 	})
 	if err != nil {
 		return nil, err
@@ -354,7 +355,8 @@ func (g *users) deleteUser(r *edge.Request) (any, error) {
 	if err := g.confirmDeletion(r, user, r.Body.(*wire.UserDeletion).Password); err != nil {
 		return nil, err
 	}
-	if _, err := g.Propose(r, command.DeleteUser{Op: g.Op(r), Actor: r.Caller.Actor}); err != nil {
+	_, err := g.Propose(r, command.DeleteUser{Op: g.Op(r), Actor: r.Caller.Actor, Checked: checkedPassword(r, user)})
+	if err != nil {
 		return nil, err
 	}
 	return wire.Message{Message: "The account is deleted."}, nil

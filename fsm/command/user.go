@@ -19,7 +19,8 @@ type (
 	}
 
 	// SetUser gives a user a new password, which ends the user's logins, or
-	// disables or enables the user. Users change their own password only.
+	// disables or enables the user. Users change their own password only: their change
+	// is refused if the password that they gave is another one by then.
 	SetUser struct {
 		Op        Op             `cbor:"1,keyasint"`
 		Actor     Actor          `cbor:"2,keyasint"`
@@ -28,6 +29,9 @@ type (
 		Temporary bool           `cbor:"5,keyasint,omitempty"` // The password is to be changed by the user.
 		Keep      compute.UUID   `cbor:"6,keyasint,omitzero"`  // The login that goes on, by its family.
 		Disabled  *bool          `cbor:"7,keyasint,omitempty"` // Nil leaves it.
+		// Checked is the PasswordDigest of the user whose password was checked; zero for
+		// changes by operators.
+		Checked compute.Hash `cbor:"80,keyasint,omitzero"`
 	}
 
 	// SignUp records a user that made its own account, with an organization that is made
@@ -56,10 +60,14 @@ type (
 	}
 
 	// DeleteUser ends the account of the actor, with the organizations in which nobody
-	// else is. The user's executions stay in the history, under the identifier.
+	// else is. The user's executions stay in the history, under the identifier. It is
+	// refused if the password that confirmed it was changed meanwhile.
 	DeleteUser struct {
 		Op    Op    `cbor:"1,keyasint"`
 		Actor Actor `cbor:"2,keyasint"`
+		// Checked is the PasswordDigest of the user when the deletion was confirmed; zero
+		// while servers do not compare it.
+		Checked compute.Hash `cbor:"80,keyasint,omitzero"`
 	}
 )
 
@@ -73,7 +81,8 @@ func userRows() []*row {
 		}.row(),
 		payload[SetUser]{
 			number: 43, since: format.Lab, onFullDisk: true,
-			op: func(c SetUser) Op { return c.Op },
+			op:   func(c SetUser) Op { return c.Op },
+			uses: func(c SetUser) uint64 { return formatIf(c.Checked != (compute.Hash{}), format.Rotation) },
 		}.row(),
 		payload[SetDefaultOrg]{
 			number: 56, since: format.Services,
@@ -81,7 +90,8 @@ func userRows() []*row {
 		}.row(),
 		payload[DeleteUser]{
 			number: 60, since: format.Services, onFullDisk: true,
-			op: func(c DeleteUser) Op { return c.Op },
+			op:   func(c DeleteUser) Op { return c.Op },
+			uses: func(c DeleteUser) uint64 { return formatIf(c.Checked != (compute.Hash{}), format.Rotation) },
 		}.row(),
 		payload[SignUp]{
 			number: 94, since: format.Accounts,
