@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -38,7 +39,7 @@ func TestRepeatedStart(t *testing.T) {
 	}
 	w.want(409, "idempotency_key_reused", "POST", path, w.adaKey, map[string]any{"code": "print(2)"}, "Idempotency-Key", "k1")
 	w.want(409, "", "POST", "/execution/gpu_selection/start", w.adaKey, body, "Idempotency-Key", "k1")
-	// The key is the organization's own.
+	// The key is its sender's own.
 	w.mustDo("POST", path, w.bobKey, map[string]any{"code": "print(2)"}, nil, "Idempotency-Key", "k1")
 	// Without a key, twice is two.
 	w.mustDo("POST", path, w.adaKey, body, nil)
@@ -47,6 +48,72 @@ func TestRepeatedStart(t *testing.T) {
 		t.Errorf("%d executions, want 3", total)
 	}
 	w.want(422, "", "POST", path, w.adaKey, body, "Idempotency-Key", strings.Repeat("k", 256))
+}
+
+// TestCallersShareNoIdempotencyKeys checks that a member does not get the answer to the request
+// of another one, nor to that of an API key that members share, and that a user is the same one with
+// another credential.
+func TestCallersShareNoIdempotencyKeys(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	bob, _ := w.machine.View().UserByEmail("bob@example.com")
+	w.must(command.SetMember{
+		Actor: command.Actor{Root: true}, Org: w.org("ada-lab"), User: bob.ID, Role: compute.OrgMember,
+	})
+	ada, here := w.login("ada"), []string{"X-Org-Slug", "ada-lab", "Idempotency-Key", "k"}
+	bobs := w.login("bob").AccessToken
+	var own wire.MintedUserKey
+	w.mustDo("POST", "/auth/api-keys", ada.AccessToken, `{"key_name":"laptop"}`, &own)
+	for _, token := range []string{ada.AccessToken, bobs} {
+		w.mustDo("POST", "/environment-variables", token, `{"name":"A","value":"a"}`, nil, "X-Org-Slug", "ada-lab")
+	}
+	for _, token := range []string{ada.AccessToken, bobs} {
+		w.mustDo("DELETE", "/environment-variables", token, nil, nil, here...)
+	}
+	left := w.mustDo("GET", "/environment-variables", bobs, nil, nil, here[:2]...)
+	if strings.Contains(string(left.body), "value") {
+		t.Errorf("bob's variables are still there: %s", left.body)
+	}
+	start := func(token string) (started wire.Started) {
+		w.mustDo("POST", "/execution/streaming/start", token, map[string]any{"code": "print(1)"}, &started,
+			"X-Org-Slug", "ada-lab", "Idempotency-Key", "s")
+		e, ok := w.machine.View().AnyExecution(started.ExecutionID)
+		if !ok {
+			t.Fatalf("there is no execution %s", started.ExecutionID)
+		}
+		if (e.User == ada.UserID) == (token == bobs) {
+			t.Errorf("the execution belongs to %s", e.User)
+		}
+		return started
+	}
+	first := start(ada.AccessToken)
+	if again := start(own.Value); again != first {
+		t.Errorf("with a key of hers ada got %v, not %v", again, first)
+	}
+	others, shared := start(bobs), start(w.adaKey)
+	if others == first || shared == first || others == shared {
+		t.Errorf("ada has %v, bob %v, the shared key %v", first, others, shared)
+	}
+}
+
+// TestOpsOfCallersAwaitTheirFormat checks that ids of requests do not depend on the caller while
+// older nodes make others for a repeat.
+func TestOpsOfCallersAwaitTheirFormat(t *testing.T) {
+	w := newWorld(t)
+	for _, upgraded := range []bool{false, true} {
+		if upgraded {
+			w.upgrade()
+		}
+		w.saw = func(cmd command.Command) {
+			if c, ok := cmd.(command.Submit); ok {
+				sum := sha256.Sum256([]byte("op\x00" + c.Op.Org.String() + "\x00k"))
+				if same := bytes.Equal(sum[:6], c.Op.ID.UUID[:6]); same == upgraded {
+					t.Errorf("upgraded %t: the id is that of the organization: %t", upgraded, same)
+				}
+			}
+		}
+		w.mustDo("POST", "/execution/streaming/start", w.adaKey, map[string]any{"code": "print(1)"}, nil, "Idempotency-Key", "k")
+	}
 }
 
 func TestRepeatedStop(t *testing.T) {

@@ -115,6 +115,10 @@ func (v *View) AllowsResealedTexts() error { return v.allowsFormat(format.Rotati
 // confirms, may not yet be bound to the password that was checked.
 func (v *View) AllowsCheckedPasswords() error { return v.allowsFormat(format.Rotation) }
 
+// AllowsCallersOps returns the reason for which the ids of requests with an Idempotency-Key do
+// not depend on their caller yet: an older node that gets a repeat makes others.
+func (v *View) AllowsCallersOps() error { return v.allowsFormat(format.Rotation) }
+
 // AllowsModels returns the reason for which no models may be published yet.
 func (v *View) AllowsModels() error { return v.allowsFormat(format.Serverless) }
 

@@ -118,7 +118,10 @@ func (a *access) identifyKey(view *fsm.View, text string) (Caller, bool) {
 	if !ok || !user.Active {
 		return Caller{}, false
 	}
-	who := Caller{User: user, Actor: command.Actor{User: user.ID, Key: key.ID, Org: key.Org}, scopes: key.Scopes}
+	who := Caller{
+		User: user, Actor: command.Actor{User: user.ID, Key: key.ID, Org: key.Org},
+		scopes: key.Scopes, shared: !key.Personal,
+	}
 	if !who.join(view, key.Org) {
 		return Caller{}, false
 	}

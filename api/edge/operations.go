@@ -31,17 +31,33 @@ func (c *Core) Op(r *Request) command.Op {
 	}
 	if r.idempotency != "" {
 		op.Request = r.digest(hmac.New(sha256.New, c.requestKey))
-		scope := op.Org.String()
-		if op.Org.IsZero() && r.Caller.User != nil {
-			scope = r.Caller.User.ID.String() // A login acts in no organization yet.
-		}
-		sum := sha256.Sum256([]byte("op\x00" + scope + "\x00" + r.idempotency))
+		sum := sha256.Sum256([]byte("op\x00" + r.opScope() + "\x00" + r.idempotency))
 		copy(op.ID.UUID[:], sum[:])
 		op.ID.UUID[6] = op.ID.UUID[6]&0x0f | 0x80
 		op.ID.UUID[8] = op.ID.UUID[8]&0x3f | 0x80
 	}
 	r.op = op
 	return op
+}
+
+// opScope names those whose Idempotency-Keys are the same ones: a user in an organization, or a
+// shared API key, because its holder is another caller than the user who made it. A user who
+// repeats a request with another key or login is recognised. Until every server does so,
+// those in an organization share its keys.
+func (r *Request) opScope() string {
+	org, user := r.Caller.Actor.Org, r.Caller.Actor.User
+	if r.Caller.User != nil {
+		user = r.Caller.User.ID // A login has no actor yet.
+	}
+	switch apart := r.View != nil && r.View.AllowsCallersOps() == nil; {
+	case !apart && org.IsZero() && !user.IsZero():
+		return user.String()
+	case !apart:
+		return org.String()
+	case r.Caller.shared:
+		return org.String() + "\x00key " + r.Caller.Actor.Key.String()
+	}
+	return org.String() + "\x00user " + user.String() // Zero for the root token.
 }
 
 // requestKey returns the key of the hashes that identify requests. A hash

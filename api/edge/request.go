@@ -90,6 +90,7 @@ type Caller struct {
 
 	role   compute.OrgRole
 	scopes []compute.Scope // Scopes of its API key, if that is restricted.
+	shared bool            // Its API key is one of the organization's, not the user's own.
 }
 
 // name identifies the caller's key, or the user without one; "" for nobody.
