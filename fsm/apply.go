@@ -81,9 +81,9 @@ func (s *state) decide(c command.Call) command.Result {
 
 // applyRecorded applies one command and records it in the audit trails that list it.
 func (s *state) applyRecorded(c command.Call) command.Result {
-	touched := s.trail.homesOf(c.Command)
+	before := s.trail.before(c.Command)
 	result := s.applied[c.Number()](s, c.Command)
-	s.trail.record(c.Command, result, touched)
+	s.trail.record(c.Command, result, before)
 	return result
 }
 

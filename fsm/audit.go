@@ -26,6 +26,20 @@ type auditEntry struct {
 	detail string
 }
 
+// earlier is what the line of a command needs of the state before it.
+type earlier struct {
+	homes    []compute.OrgID // The organizations of the user that it changes or deletes.
+	replaces bool            // It replaces settings.
+	settings settings
+}
+
+// before returns what the line of a command needs of the state before it.
+func (s *trail) before(cmd command.Command) earlier {
+	e := earlier{homes: s.homesOf(cmd)}
+	e.settings, e.replaces = s.settingsOf(cmd)
+	return e
+}
+
 // auditChain is the state of one trail. The lines up to Trimmed are gone; Anchor is the
 // hash of the last of them, so that the chain of the others can still be verified.
 type auditChain struct {
@@ -57,8 +71,9 @@ func newAuditTables() auditTables {
 func auditKey(r *compute.AuditRecord) numberKey { return numberKey{r.Org.UUID, r.Seq} }
 
 // record appends the command that was applied to its audit trail, in the log entry
-// of the change, and to those of the organizations that it touched.
-func (s *trail) record(cmd command.Command, r command.Result, touched []compute.OrgID) {
+// of the change, and to those of the organizations that it touched. A command that
+// changed nothing has no line.
+func (s *trail) record(cmd command.Command, r command.Result, before earlier) {
 	if s.view.Format() < format.Accounts || r.Repeat {
 		return
 	}
@@ -66,10 +81,15 @@ func (s *trail) record(cmd command.Command, r command.Result, touched []compute.
 	if !ok {
 		return
 	}
-	s.append(d)
 	if r.Refusal != nil || s.view.Format() < format.Rotation {
+		s.append(d)
 		return
 	}
+	if !s.changed(cmd, r, before, &d) {
+		return
+	}
+	s.append(d)
+	touched := before.homes
 	switch c := cmd.(type) { // The new member's organizations are known only afterwards.
 	case command.CreateUser:
 		touched = s.orgsOf(c.User.ID)

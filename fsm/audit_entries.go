@@ -6,6 +6,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // entryOf returns the line of an audit trail for a command with its result. It reports
@@ -13,7 +14,7 @@ import (
 // those of nodes.
 func (s *trail) entryOf(cmd command.Command, r command.Result) (auditEntry, bool) {
 	for _, of := range []func(command.Command, command.Result) (auditEntry, bool){
-		s.entryOfUser, s.entryOfKey, s.entryOfOrg, entryOfMoney, entryOfCluster,
+		s.entryOfUser, s.entryOfKey, s.entryOfOrg, s.entryOfMoney, entryOfCluster,
 	} {
 		if d, ok := of(cmd, r); ok {
 			return d, r.Refusal == nil || d.action == actionReuse
@@ -178,7 +179,7 @@ func (s *trail) entryOfOrg(cmd command.Command, _ command.Result) (auditEntry, b
 }
 
 // entryOfMoney is entryOf for credits, budgets, prices and quotas.
-func entryOfMoney(cmd command.Command, _ command.Result) (auditEntry, bool) {
+func (s *trail) entryOfMoney(cmd command.Command, _ command.Result) (auditEntry, bool) {
 	switch c := cmd.(type) {
 	case command.Grant:
 		return auditEntry{c.Actor, c.Org, "credits.grant", c.Amount.String(), c.Note}, true
@@ -193,7 +194,10 @@ func entryOfMoney(cmd command.Command, _ command.Result) (auditEntry, bool) {
 	case command.SetQuota:
 		return auditEntry{c.Actor, c.Quota.Org, "quota.set", quotaTarget(&c.Quota), ""}, true
 	case command.SetPrices:
-		target := fmt.Sprintf("%d prices, %d costs", len(c.Prices), len(c.Costs))
+		target := strings.Join(pricedBy(&c), " ")
+		if s.view.Format() < format.Rotation {
+			target = fmt.Sprintf("%d prices, %d costs", len(c.Prices), len(c.Costs))
+		}
 		return auditEntry{c.Actor, compute.OrgID{}, "prices.set", target, ""}, true
 	case command.RemovePrice:
 		return auditEntry{c.Actor, compute.OrgID{}, "price.remove", c.Name, ""}, true

@@ -29,7 +29,7 @@ func TestAuditTrails(t *testing.T) {
 	w.do(command.DeleteKey{Actor: w.other, Key: key})
 	w.submit("t4")
 	w.must(command.Grant{Actor: w.root, Org: w.org, Amount: 5})
-	w.must(command.SetBillingMode{Actor: w.root})
+	w.must(command.SetBillingMode{Actor: w.root, Meter: true})
 	if got := w.actions(w.org); !slices.Equal(got, []string{"credits.grant", "key.create"}) {
 		t.Errorf("the organization's trail is %v", got)
 	}
@@ -113,5 +113,70 @@ func TestTrailsListMembers(t *testing.T) {
 	}
 	if got := w.actions(w.other.Org); slices.Contains(got, "user.delete") {
 		t.Errorf("another organization's trail is %v", got)
+	}
+}
+
+// TestAuditSaysWhatChanged checks that lines name the values before and after a change, and
+// that a command which changes nothing has no line.
+func TestAuditSaysWhatChanged(t *testing.T) {
+	w := newestWorld(t)
+	dan := w.addUser("dan")
+	quota := compute.Quota{Org: w.org, Concurrent: 4, MilliGPU: 1500}
+	budget := compute.Budget{Org: w.org, MaxCredits: 5 * compute.Credit, Monthly: true, Enforce: true}
+	noted := budget
+	noted.URL = "https://example.com/secret"
+	role := func(role compute.OrgRole) command.SetMember {
+		return command.SetMember{Actor: w.root, Org: w.org, User: dan.User, Role: role}
+	}
+	for _, test := range []struct {
+		cmd            command.Command
+		org            compute.OrgID
+		target, detail string
+	}{
+		{command.SetPrices{Actor: w.root, Prices: map[string]compute.Price{"t4": 200}}, compute.OrgID{},
+			"t4", "0.36 (built-in) to 0.72 (operator)"},
+		{command.SetPrices{Actor: w.root, Costs: map[string]compute.Price{"t4": 10}}, compute.OrgID{},
+			"t4", "0.72 (operator) to 0.72 (operator) at a cost of 0.036"},
+		{command.SetQuota{Actor: w.root, Quota: quota}, w.org, "organization", "no limits to 4 executions, 1500/1000 GPUs"},
+		{command.SetQuota{Actor: w.root, Quota: compute.Quota{Org: w.org}}, w.org,
+			"organization", "4 executions, 1500/1000 GPUs to no limits"},
+		{command.SetBudget{Actor: w.ada, Budget: budget}, w.org, "organization", "none to 5 credits a month, enforced"},
+		{command.SetBudget{Actor: w.ada, Budget: noted}, w.org, "organization", "5 credits a month, enforced"},
+		{command.RemoveBudget{Actor: w.ada, Org: w.org}, w.org, "organization", "5 credits a month, enforced to none"},
+		{role(compute.OrgMember), w.org, dan.User.String(), "member"},
+		{role(compute.OrgAdmin), w.org, dan.User.String(), "member to admin"},
+	} {
+		lines := w.view().Trail(test.org).Lines
+		w.must(test.cmd)
+		w.do(test.cmd) // It changes nothing.
+		if got := w.view().Trail(test.org).Lines; got != lines+1 {
+			t.Errorf("%T twice: %d lines", test.cmd, got-lines)
+		}
+		for line := range w.view().Audit(test.org, 0) {
+			if line.Target != test.target || line.Detail != test.detail {
+				t.Errorf("%T: the line is %q, %q", test.cmd, line.Target, line.Detail)
+			}
+			break
+		}
+	}
+}
+
+// TestNothingIsNotAudited checks that requests which change nothing have no line.
+func TestNothingIsNotAudited(t *testing.T) {
+	w := newestWorld(t)
+	org, _ := w.view().Org(w.org)
+	before, cluster := w.view().Trail(w.org), w.view().Trail(compute.OrgID{})
+	for _, cmd := range []command.Command{
+		command.RemoveVariables{Actor: w.ada},
+		command.SetOrg{Actor: w.ada, Org: w.org, Slug: org.Slug},
+		command.TrustOrg{Actor: w.root, Org: w.org, Trusted: org.Trusted},
+		command.SetUser{Actor: w.root, User: w.ada.User, Disabled: new(false)},
+		command.SetBillingMode{Actor: w.root, Meter: w.view().Settings().Meter},
+		command.DrainNode{Actor: w.root, Node: w.node("n1").ID},
+	} {
+		w.must(cmd)
+	}
+	if w.view().Trail(w.org) != before || w.view().Trail(compute.OrgID{}) != cluster {
+		t.Errorf("the trails are %v and %v", w.actions(w.org), w.actions(compute.OrgID{}))
 	}
 }

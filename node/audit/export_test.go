@@ -36,7 +36,7 @@ func newExported(t *testing.T) *exported {
 	s.Must(command.RegisterNode{Node: compute.Node{ID: s.Node, Name: "n1", Format: format.Newest}})
 	s.Must(command.SetFormat{Term: 1, Format: format.Newest})
 	s.Must(command.Grant{Actor: command.Actor{Root: true}, Org: s.Actor.Org, Amount: 1})
-	s.Must(command.SetBillingMode{Actor: command.Actor{Root: true}})
+	s.Must(command.SetBillingMode{Actor: command.Actor{Root: true}, Meter: true})
 	return &exported{State: s, t: t, cfg: audit.Config{
 		File: filepath.Join(dir, "audit.jsonl"), Position: filepath.Join(dir, "audit.json"), View: s.Machine.View,
 		Line: func(_ *fsm.View, line *compute.AuditRecord) wire.AuditLine {
