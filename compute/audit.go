@@ -16,4 +16,10 @@ type AuditRecord struct {
 	From    string  `cbor:"11,keyasint,omitempty"` // Address of the client.
 	Request string  `cbor:"12,keyasint,omitempty"` // X-Request-Id.
 	Hash    Hash    `cbor:"13,keyasint"`           // Over the line before and this one.
+
+	// Routine says that any member can repeat the action. Such lines have a share of the
+	// trail of their own.
+	Routine bool   `cbor:"14,keyasint,omitempty"`
+	Place   uint64 `cbor:"15,keyasint,omitempty"` // Number among the lines of its share; 0 in older lines.
+	Before  Hash   `cbor:"16,keyasint,omitzero"`  // Hash of the line before, once that is gone; not part of Hash.
 }

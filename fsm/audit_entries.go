@@ -23,6 +23,9 @@ func (s *trail) entryOf(cmd command.Command, r command.Result) (auditEntry, bool
 	return auditEntry{}, false
 }
 
+// actionLogin is a new login.
+const actionLogin = "login"
+
 // actionReuse is the use of a spent refresh token, which is refused and ends the login.
 const actionReuse = "login.token_reused"
 
@@ -50,7 +53,7 @@ func (s *trail) entryOfUser(cmd command.Command, r command.Result) (auditEntry, 
 	case command.StoreRefresh:
 		a := c.Actor
 		a.User = c.Token.User
-		return auditEntry{a, s.home(a.User), "login", a.User.String(), ""}, true
+		return auditEntry{a, s.home(a.User), actionLogin, a.User.String(), ""}, true
 	case command.RotateRefresh:
 		if r.Refusal == nil || r.Refusal.Detail != "token_reused" {
 			return auditEntry{}, false

@@ -6,6 +6,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // actions returns the actions of a trail, the newest first.
@@ -52,13 +53,7 @@ func TestAuditTrails(t *testing.T) {
 func TestAuditIsBounded(t *testing.T) {
 	w := newestWorld(t)
 	const most = 10_000
-	batch := make([]command.Command, 0, 500)
-	for range cap(batch) {
-		batch = append(batch, command.Grant{Actor: w.root, Org: w.org, Amount: 1})
-	}
-	for range most/cap(batch) + 1 {
-		w.do(batch...)
-	}
+	w.grants(most + 500)
 	trail := w.view().Trail(w.org)
 	if trail.Lines != most+500 || trail.Trimmed != 500 || len(w.actions(w.org)) != most {
 		t.Errorf("the trail is %+v", trail)
@@ -178,5 +173,98 @@ func TestNothingIsNotAudited(t *testing.T) {
 	}
 	if w.view().Trail(w.org) != before || w.view().Trail(compute.OrgID{}) != cluster {
 		t.Errorf("the trails are %v and %v", w.actions(w.org), w.actions(compute.OrgID{}))
+	}
+}
+
+// TestMembersPushOutNoAdministration checks that lines which any member can cause push out
+// others like them only, and that the trail with its gaps can be read and verified, also after
+// a restore.
+func TestMembersPushOutNoAdministration(t *testing.T) {
+	w := newestWorld(t)
+	const most, rounds, many = 5_000, 12, 500
+	dan := w.addUser("dan")
+	w.must(command.SetMember{Actor: w.root, Org: w.org, User: dan.User, Role: compute.OrgMember})
+	dan.Org = w.org
+	batch := make([]command.Command, 0, many)
+	for range many {
+		batch = append(batch, command.PutVariables{Actor: dan, Variables: []compute.Variable{{Name: "A", Value: "a"}}})
+	}
+	for range rounds {
+		w.must(command.Grant{Actor: w.root, Org: w.org, Amount: 1})
+		w.do(batch...)
+	}
+	trail, count := w.view().Trail(w.org), make(map[string]int)
+	var seqs []uint64
+	for line := range w.view().Audit(w.org, 0) {
+		count[line.Action]++
+		seqs = append(seqs, line.Seq)
+	}
+	if count["member.set"] != 1 || count["credits.grant"] != rounds || count["variables.set"] != most {
+		t.Errorf("the trail has %v", count)
+	}
+	if want := uint64(1 + rounds + rounds*many); trail.Lines != want || trail.Trimmed != rounds*many-most {
+		t.Errorf("the trail is %+v, not of %d lines", trail, want)
+	}
+	for i, seq := range seqs { // A page begins behind any line, also one that is gone.
+		if i+1 == len(seqs) {
+			break
+		}
+		for line := range w.view().Audit(w.org, seqs[i+1]+1) {
+			if line.Seq != seqs[i+1] {
+				t.Fatalf("below %d is line %d, not %d", seq, line.Seq, seqs[i+1])
+			}
+			break
+		}
+	}
+	if err := w.view().Check(); err != nil {
+		t.Error(err)
+	}
+	again, err := restore(w.snapshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.View().VerifyAudit(w.org); err != nil || again.View().Trail(w.org) != trail {
+		t.Errorf("restored, the trail is %+v: %v", again.View().Trail(w.org), err)
+	}
+}
+
+// grants applies a number of grants, each of which has a line.
+func (w *world) grants(count int) {
+	w.Helper()
+	const atOnce = 500
+	for ; count > 0; count -= atOnce {
+		w.do(slices.Repeat([]command.Command{command.Grant{Actor: w.root, Org: w.org, Amount: 1}}, min(count, atOnce))...)
+	}
+}
+
+// TestOldTrailsGoOn checks that a trail from before lines had shares is verified, and that its
+// lines count as those of administration.
+func TestOldTrailsGoOn(t *testing.T) {
+	w := newOldWorldAt(t, format.Output)
+	w.grants(10_300)
+	for n := range w.view().Nodes() {
+		known := *n
+		known.Format = format.Newest
+		w.must(command.RegisterNode{Node: known})
+	}
+	w.must(command.SetFormat{Term: w.term, Format: format.Newest})
+	check := func(lines, trimmed uint64) {
+		t.Helper()
+		if trail := w.view().Trail(w.org); trail.Lines != lines || trail.Trimmed != trimmed {
+			t.Errorf("the trail is %+v", trail)
+		}
+		if err := w.view().Check(); err != nil {
+			t.Error(err)
+		}
+	}
+	check(10_300, 300)
+	w.session(w.ada.User, "1") // A routine line.
+	check(10_301, 300)
+	w.grants(2)
+	check(10_303, 302)
+	w.grants(10_000)
+	check(20_303, 10_302)
+	if got := w.actions(w.org); got[len(got)-1] != "login" {
+		t.Errorf("the oldest line is %s", got[len(got)-1])
 	}
 }

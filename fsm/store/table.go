@@ -116,6 +116,8 @@ type Records[K, V any] interface {
 	From(k K) iter.Seq2[K, *V]
 	// Descend yields the records that are not cold from k down.
 	Descend(k K) iter.Seq2[K, *V]
+	// DescendCold yields the keys of the cold records from k down to low.
+	DescendCold(k, low K) iter.Seq[K]
 	// Hot yields the records that are not cold.
 	Hot() iter.Seq[*V]
 	// Values yields every record by key.
@@ -436,6 +438,12 @@ func (r *records[K, V]) All() iter.Seq2[K, *V] { return r.decoded(nil) }
 func (r *records[K, V]) From(k K) iter.Seq2[K, *V] { return r.decoded(&k) }
 
 func (r *records[K, V]) Descend(k K) iter.Seq2[K, *V] { return r.hot.Descend(k) }
+
+func (r *records[K, V]) DescendCold(k, low K) iter.Seq[K] {
+	return func(yield func(K) bool) {
+		r.packed.Descend(r.cold.Bytes(k), r.cold.Bytes(low), 0, func(key []byte) bool { return yield(r.cold.Key(key)) })
+	}
+}
 
 func (r *records[K, V]) Hot() iter.Seq[*V] {
 	return func(yield func(*V) bool) {

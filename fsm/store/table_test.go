@@ -176,6 +176,9 @@ func TestSumsDoNotDependOnColdness(t *testing.T) {
 			if n, sum := r.Digest(); n != 6 || r.ColdLen() != 3 || sum != want {
 				t.Errorf("%d records, %d of them cold, sum %v, want %v", n, r.ColdLen(), sum, want)
 			}
+			if got := slices.Collect(r.DescendCold("d", "a")); !slices.Equal(got, []string{"c", "a"}) {
+				t.Errorf("cold records from d down are %v", got)
+			}
 			for i, name := range []string{"a", "b", "c", "d", "e", "f"} {
 				if v, ok := r.Get(name); !ok || v.Price != i {
 					t.Errorf("%s is %+v", name, v)

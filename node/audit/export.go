@@ -146,7 +146,7 @@ func (e *Export) trail(view *fsm.View, org compute.OrgID) (count int, err error)
 	last := e.written[org] // The line before the first new one, if that is known.
 	for line := range view.Audit(org, 0) {
 		if line.Index <= e.at.Index || line.Seq <= last {
-			last = line.Seq
+			last = max(last, line.Seq)
 			break
 		}
 		lines = append(lines, line)
@@ -155,19 +155,19 @@ func (e *Export) trail(view *fsm.View, org compute.OrgID) (count int, err error)
 		return 0, nil
 	}
 	slices.Reverse(lines)
-	gap := lines[0].Seq != last+1
-	if gap {
+	if missing := lines[len(lines)-1].Seq - last - uint64(len(lines)); missing > 0 {
 		e.cfg.Logger.Warn("lines of an audit trail may be missing: they left the state before they were exported",
-			"org", org, "count", lines[0].Seq-last-1)
+			"org", org, "count", missing)
 	}
 	return len(lines), e.append(func(w io.Writer) error {
 		to := json.NewEncoder(w)
-		if gap {
-			if err := to.Encode(Gap{Org: of, Gap: true, Before: lines[0].Seq}); err != nil {
-				return err
-			}
-		}
 		for _, line := range lines {
+			if line.Seq != last+1 {
+				if err := to.Encode(Gap{Org: of, Gap: true, Before: line.Seq}); err != nil {
+					return err
+				}
+			}
+			last = line.Seq
 			if err := to.Encode(Line{Org: of, AuditLine: e.cfg.Line(view, line)}); err != nil {
 				return err
 			}

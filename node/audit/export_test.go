@@ -2,7 +2,9 @@ package audit_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -156,6 +158,39 @@ func TestExportAfterAGap(t *testing.T) {
 	if lines = s.read(s.open()); !lines[0].Gap || lines[0].Before != 3*kept+12 {
 		t.Fatalf("after a restart the first line is %+v", lines[0])
 	}
+}
+
+// TestExportNamesGapsBetweenLines exports a trail of which routine lines between others have
+// left the state, and lines behind one that left it after it was exported.
+func TestExportNamesGapsBetweenLines(t *testing.T) {
+	const kept, more = 5_000, 10
+	s := newExported(t)
+	logins := 0
+	login := func(n int) {
+		for range n {
+			logins++
+			s.Must(command.StoreRefresh{Token: compute.RefreshToken{
+				Hash: sha256.Sum256(fmt.Append(nil, logins)), Family: compute.UUID{1}, User: s.Actor.User, ExpiresAt: 1 << 60,
+			}})
+		}
+	}
+	login(more + 1)
+	s.grant(1)
+	login(kept - 1)
+	e := s.open()
+	lines := s.read(e)
+	if len(lines) != 1+1+1+kept {
+		t.Fatalf("there are %d lines", len(lines))
+	}
+	s.want(lines[:1], 1, 1)
+	if gap := lines[1]; !gap.Gap || gap.Before != more+2 {
+		t.Errorf("the gap is %+v", gap)
+	}
+	s.want(lines[2:], more+2, kept+1)
+	login(kept - 1)
+	s.read(e)
+	login(kept) // All routine lines until then are gone.
+	s.want(s.read(e), more+2+2*kept, kept)
 }
 
 // TestExportOfARestoredCluster exports again what a restored cluster has, whose indexes are

@@ -20,7 +20,8 @@ func newAudit(conn *cli.Connection) *cobra.Command {
 		Short: "Show who changed what",
 		Long: `Audit shows who changed what in the cluster, or in an organization, from where and when,
 newest first. Each line contains the hash of the line before; --verify recomputes the
-chain. The newest 10,000 lines of each trail are kept.`,
+chain. Each trail keeps its newest 10,000 lines of administrators and 5,000
+that any member can cause.`,
 		Example: `  berth admin audit
   berth admin audit --org lab -n 200
   berth admin audit --org lab --verify`,
