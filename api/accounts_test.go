@@ -202,6 +202,33 @@ func TestDeedsAreAudited(t *testing.T) {
 	}
 }
 
+// TestEndsOfLoginsAreAudited checks that a logout, once, and the use of a spent token are listed
+// with the address and the request of the client.
+func TestEndsOfLoginsAreAudited(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	one, other := w.login("bob"), w.login("bob")
+	spent := map[string]any{"refresh_token": one.RefreshToken}
+	w.mustDo("POST", "/auth/refresh", "", spent, nil)
+	w.pass(time.Minute)
+	w.want(401, "", "POST", "/auth/refresh", "", spent)
+	for range 2 {
+		w.mustDo("POST", "/auth/logout", "", map[string]any{"refresh_token": other.RefreshToken}, nil)
+	}
+	var lines []wire.AuditLine
+	w.mustDo("GET", "/orgs/bob-lab/audit", w.bobKey, nil, &lines)
+	var actions []string
+	for _, l := range lines {
+		actions = append(actions, l.Action)
+		if l.IP == nil || l.RequestID == nil || l.UserID == nil || *l.UserID != one.UserID {
+			t.Errorf("the line is %+v", l)
+		}
+	}
+	if !slices.Equal(actions, []string{"logout", "login.token_reused", "login", "login"}) {
+		t.Errorf("the trail is %v", actions)
+	}
+}
+
 // TestAuditPages reads a trail in pages, which have every line once.
 func TestAuditPages(t *testing.T) {
 	w := newWorld(t)

@@ -153,7 +153,7 @@ func (s *trail) append(d auditEntry, before earlier) {
 // a change of variables. Without a share of their own, such lines would push out those of
 // administrators.
 func (s *trail) isRoutine(d auditEntry, before earlier) bool {
-	return d.action == actionLogin || d.action == actionReuse ||
+	return d.action == actionLogin || d.action == actionLogout || d.action == actionReuse ||
 		!s.manages(d.actor, d.org) && !slices.Contains(before.managed, d.org)
 }
 
@@ -356,6 +356,9 @@ func (v checker) checkAudit() error {
 func (v *View) Audits(cmd command.Command) bool {
 	if v.Format() < format.Accounts {
 		return false
+	}
+	if _, rotates := cmd.(command.RotateRefresh); rotates {
+		return v.Format() >= format.Rotation // It is, if its token was spent.
 	}
 	_, audited := (&trail{v}).entryOf(cmd, command.Result{})
 	return audited

@@ -23,8 +23,11 @@ func (s *trail) entryOf(cmd command.Command, r command.Result) (auditEntry, bool
 	return auditEntry{}, false
 }
 
-// actionLogin is a new login.
-const actionLogin = "login"
+// actionLogin is a new login, and actionLogout its end by its user.
+const (
+	actionLogin  = "login"
+	actionLogout = "logout"
+)
 
 // actionReuse is the use of a spent refresh token, which is refused and ends the login.
 const actionReuse = "login.token_reused"
@@ -59,7 +62,15 @@ func (s *trail) entryOfUser(cmd command.Command, r command.Result) (auditEntry, 
 			return auditEntry{}, false
 		}
 		t, _ := s.view.Refresh(c.Old)
-		return auditEntry{command.Actor{User: t.User}, s.home(t.User), actionReuse, t.User.String(), ""}, true
+		a := c.Actor
+		a.User = t.User
+		return auditEntry{a, s.home(t.User), actionReuse, t.User.String(), ""}, true
+	case command.RevokeRefresh:
+		a := c.Actor
+		if t, ok := s.view.Refresh(c.Token); ok {
+			a.User = t.User
+		}
+		return auditEntry{a, s.home(a.User), actionLogout, a.User.String(), ""}, s.view.Format() >= format.Rotation
 	}
 	return auditEntry{}, false
 }

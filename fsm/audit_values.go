@@ -38,6 +38,9 @@ func (s *trail) settingsOf(cmd command.Command) (settings, bool) {
 		return s.budgetOf(spenderOf(&c.Budget)), true
 	case command.RemoveBudget:
 		return s.budgetOf(spender{c.Org, c.Key, c.User}), true
+	case command.RevokeRefresh:
+		t, ok := s.view.Refresh(c.Token)
+		return settings{hidden: fmt.Sprint(ok && !t.Revoked)}, true
 	}
 	return s.recordOf(cmd)
 }
@@ -72,7 +75,7 @@ func (s *trail) recordOf(cmd command.Command) (settings, bool) {
 
 // pricedBy returns the resources that a command prices.
 func pricedBy(c *command.SetPrices) []string {
-	names := slices.Collect(maps.Keys(c.Prices)) // Any order: sorted below.
+	names := slices.Collect(maps.Keys(c.Prices))        // Any order: sorted below.
 	names = slices.AppendSeq(names, maps.Keys(c.Costs)) // Any order: sorted below.
 	slices.Sort(names)
 	return slices.Compact(names)

@@ -42,8 +42,8 @@ func everyCommand() []command.Command {
 		command.RegenerateKey{Op: op, Actor: a, Key: key, Lookup: "l"},
 		command.TouchKeys{Used: map[compute.KeyID]compute.Instant{key: 9, {UUID: compute.UUID{10}}: 11}},
 		command.StoreRefresh{Op: op, Token: compute.RefreshToken{Hash: compute.Hash{1}}, Password: compute.Hash{2}},
-		command.RotateRefresh{Op: op, Old: compute.Hash{1}},
-		command.RevokeRefresh{Op: op, Token: compute.Hash{1}},
+		command.RotateRefresh{Op: op, Old: compute.Hash{1}, Actor: a},
+		command.RevokeRefresh{Op: op, Token: compute.Hash{1}, Actor: a},
 		command.Submit{Op: op, Actor: a, Execution: compute.Execution{
 			ID: id, Timeout: time.Minute, Tags: []string{"x"},
 			Selection: &compute.Selection{GPUTypes: []string{"t4"}},

@@ -29,12 +29,15 @@ type (
 		Old  compute.Hash         `cbor:"1,keyasint"`
 		Next compute.RefreshToken `cbor:"2,keyasint"` // Family, user and expiry come from the old one.
 		Op   Op                   `cbor:"3,keyasint,omitempty"`
+
+		Actor Actor `cbor:"80,keyasint,omitzero"` // The client, for the audit record of a reuse.
 	}
 
 	// RevokeRefresh ends the family of a refresh token.
 	RevokeRefresh struct {
 		Token compute.Hash `cbor:"1,keyasint"`
 		Op    Op           `cbor:"2,keyasint,omitempty"`
+		Actor Actor        `cbor:"80,keyasint,omitzero"` // The client, for the audit record.
 	}
 
 	// AddSigningKey records a key that signs access tokens from now on; the
@@ -58,11 +61,13 @@ func tokenRows() []*row {
 		}.row(),
 		payload[RotateRefresh]{
 			number: 17, since: format.First, onFullDisk: true,
-			op: func(c RotateRefresh) Op { return c.Op },
+			op:   func(c RotateRefresh) Op { return c.Op },
+			uses: func(c RotateRefresh) uint64 { return formatIf(c.Actor != (Actor{}), format.Rotation) },
 		}.row(),
 		payload[RevokeRefresh]{
 			number: 18, since: format.First, onFullDisk: true,
-			op: func(c RevokeRefresh) Op { return c.Op },
+			op:   func(c RevokeRefresh) Op { return c.Op },
+			uses: func(c RevokeRefresh) uint64 { return formatIf(c.Actor != (Actor{}), format.Rotation) },
 		}.row(),
 		payload[AddSigningKey]{
 			number: 29, since: format.First,
