@@ -5,11 +5,15 @@ import (
 
 	"berth/compute"
 	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // RefreshGrace is how long a client whose answer was lost may repeat the
 // rotation of its refresh token.
 const RefreshGrace = 30 * time.Second
+
+// RefreshIdle is how long a login lasts without a refresh.
+const RefreshIdle = 7 * 24 * time.Hour
 
 // refreshSweep is how many refresh tokens one Tick forgets at most.
 const refreshSweep = 1_000
@@ -54,6 +58,9 @@ func (s *identity) rotateRefresh(c command.RotateRefresh) command.Result {
 		s.revokeFamily(known.Token.Family)
 		return command.Result{Refusal: unauthenticated("token_reused",
 			"the refresh token was used before: all tokens of this login are revoked")}
+	}
+	if s.view.Format() >= format.Rotation && s.view.meta.Now.Sub(known.Token.CreatedAt) > RefreshIdle {
+		return command.Result{Refusal: unauthenticated("token_expired", "the login was not used for too long: sign in again")}
 	}
 	if _, taken := s.view.refresh.Get(c.Next.Hash); taken {
 		return refuse(compute.CodeConflict, "token_exists", "the refresh token exists")

@@ -265,6 +265,26 @@ func TestReuseWithAnotherSuccessor(t *testing.T) {
 	}
 }
 
+// TestIdleLoginsEnd checks that a login ends when it was not refreshed for a week, and that one
+// in use lasts to its own end.
+func TestIdleLoginsEnd(t *testing.T) {
+	w := newestWorld(t)
+	const day = 24 * time.Hour
+	for _, name := range []string{"idle", "used"} {
+		w.must(command.StoreRefresh{Token: compute.RefreshToken{
+			Hash: hash(name), Family: w.uuid(), User: w.ada.User, ExpiresAt: w.now.Add(30 * day),
+		}})
+	}
+	next := func(old, name string) command.RotateRefresh {
+		return command.RotateRefresh{Old: hash(old), Next: compute.RefreshToken{Hash: hash(name)}}
+	}
+	w.pass(6 * day)
+	w.must(next("used", "used 2"))
+	w.pass(2 * day)
+	w.refused(next("idle", "idle 2"), compute.CodeUnauthenticated, "token_expired")
+	w.must(next("used 2", "used 3"))
+}
+
 // TestLoginEndsWithItsPassword checks that a login whose password was changed after it was
 // checked is refused, and that one without a checked password is not.
 func TestLoginEndsWithItsPassword(t *testing.T) {
