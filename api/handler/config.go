@@ -104,8 +104,8 @@ type Config struct {
 
 	Objects Objects
 	// S3 makes credentials of S3 with the rights of an actor; session is the actor's
-	// login, if there is one, and key the hash of the actor's key. The client has reached the API at base, by way of another
-	// node if the request is handed on.
+	// login, if there is one, and key the hash of the actor's key. The client has reached the
+	// API at base, by way of another node if the request is handed on.
 	S3 func(
 		actor command.Actor, session compute.UUID, key compute.Hash, base string, handedOn bool,
 	) (wire.StorageCredentials, error)

@@ -38,17 +38,19 @@ const (
 	// with their IVs. They are in blobs: no command needs it.
 	Chunks = 17
 
-	// Rotation reseals the tokens of deployments when a data key is rotated, and checks
-	// with which key they were sealed; one of two rotations of the master key at once goes on.
-	// Users whose address nobody has proved are marked, logins are bound to the password that
-	// was checked, work is warned before it is stopped without credits, budgets report what it
-	// uses up while it runs, and stay while work of deleted keys and accounts goes on. Trails
-	// of organizations list how people come and go. Objects are replaced beyond a limit of
-	// their number. Keys make none that outlive them, and those with a ceiling start no
-	// replicas of services that they did not create. Nodes whose Docker engine does not answer
-	// get no containers. A new execution waits for what the oldest like it waits for. Tokens
-	// are charged as far as holds or free credits cover them, and holds of nodes that are gone
-	// end as leases do.
+	// Rotation reseals the tokens of deployments when a data key is rotated, and checks with
+	// which key they were sealed; one of two rotations of the master key at once goes on.
+	// Users whose address nobody has proved are marked, logins, and changes that a password
+	// confirms, are bound to the password that was checked, and logins end that nobody uses.
+	// Work is warned before it is stopped without credits, and budgets report what it uses up
+	// while it runs, and stay while work of deleted keys and accounts goes on. Keys make none
+	// that outlive them, and those with a ceiling start no replicas of services that they did
+	// not create. Tokens are charged as far as holds or free credits cover them, and holds of
+	// nodes that are gone end as leases do. Trails of organizations list logouts and how people
+	// come and go, lines have the values that were replaced, and routine ones have a share of
+	// the trail. Objects are replaced beyond a limit of their number. Nodes whose Docker engine
+	// does not answer get no containers. A new execution waits for what the oldest like it waits
+	// for. Members of an organization do not share Idempotency-Keys.
 	Rotation = 18
 
 	// Newest is the newest format that this program can apply.

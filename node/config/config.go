@@ -257,6 +257,8 @@ type Backup struct {
 }
 
 // Metrics is where metrics are served.
+//
+//nolint:lll // A field and its rules are one line.
 type Metrics struct {
 	Addr      string `koanf:"addr" usage:"host:port of a listener of its own for /metrics; default: on the API's."`
 	TokenFile string `koanf:"token_file" usage:"File with the bearer token that /metrics wants; empty: metrics are for this machine, and for all with api.insecure."`

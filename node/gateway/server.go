@@ -351,7 +351,7 @@ func (*timed) Close() error { return nil }
 // Read implements io.Reader.
 func (c *timed) Read(p []byte) (int, error) {
 	if c.until.IsZero() || c.came >= leastPiece {
-		c.until, c.came = time.Now().Add(idleConn), 0
+		c.until, c.came = time.Now().Add(idleConn), 0 //nolint:forbidigo // A limit of a connection.
 	}
 	if err := c.SetReadDeadline(c.until); err != nil {
 		return 0, err
