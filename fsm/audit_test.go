@@ -128,13 +128,22 @@ func TestAuditSaysWhatChanged(t *testing.T) {
 		org            compute.OrgID
 		target, detail string
 	}{
-		{command.SetPrices{Actor: w.root, Prices: map[string]compute.Price{"t4": 200}}, compute.OrgID{},
-			"t4", "0.36 (built-in) to 0.72 (operator)"},
-		{command.SetPrices{Actor: w.root, Costs: map[string]compute.Price{"t4": 10}}, compute.OrgID{},
-			"t4", "0.72 (operator) to 0.72 (operator) at a cost of 0.036"},
+		{
+			command.SetPrices{Actor: w.root, Prices: map[string]compute.Price{"t4": 200}},
+			compute.OrgID{},
+			"t4", "0.36 (built-in) to 0.72 (operator)",
+		},
+		{
+			command.SetPrices{Actor: w.root, Costs: map[string]compute.Price{"t4": 10}},
+			compute.OrgID{},
+			"t4", "0.72 (operator) to 0.72 (operator) at a cost of 0.036",
+		},
 		{command.SetQuota{Actor: w.root, Quota: quota}, w.org, "organization", "no limits to 4 executions, 1500/1000 GPUs"},
-		{command.SetQuota{Actor: w.root, Quota: compute.Quota{Org: w.org}}, w.org,
-			"organization", "4 executions, 1500/1000 GPUs to no limits"},
+		{
+			command.SetQuota{Actor: w.root, Quota: compute.Quota{Org: w.org}},
+			w.org,
+			"organization", "4 executions, 1500/1000 GPUs to no limits",
+		},
 		{command.SetBudget{Actor: w.ada, Budget: budget}, w.org, "organization", "none to 5 credits a month, enforced"},
 		{command.SetBudget{Actor: w.ada, Budget: noted}, w.org, "organization", "5 credits a month, enforced"},
 		{command.RemoveBudget{Actor: w.ada, Org: w.org}, w.org, "organization", "5 credits a month, enforced to none"},

@@ -80,8 +80,10 @@ func everyCommand() []command.Command {
 		}, Sources: []compute.BundleID{{UUID: id.UUID}}},
 		command.ReceiveChunks{Actor: a, Bundle: compute.BundleID(id), Chunks: []int{0, 8}},
 		command.CommitUpload{Op: op, Actor: a, Bundle: compute.BundleID(id)},
-		command.SetUser{Op: op, Actor: a, User: a.User, Password: "h", Temporary: true, Keep: compute.UUID{9}, Disabled: new(true),
-			Checked: compute.Hash{4}},
+		command.SetUser{
+			Op: op, Actor: a, User: a.User, Password: "h", Temporary: true, Keep: compute.UUID{9}, Disabled: new(true),
+			Checked: compute.Hash{4},
+		},
 		command.SetMember{Op: op, Actor: a, Org: a.Org, User: a.User, Role: compute.OrgAdmin},
 		command.RemoveMember{Op: op, Actor: a, Org: a.Org, User: a.User},
 		command.RecordDeliveries{Term: 1, Deliveries: []compute.Delivery{{Execution: id, Number: 1, At: 5, Code: 500, Error: "x", NextAt: 9}}},
