@@ -119,6 +119,10 @@ func (v *View) AllowsCheckedPasswords() error { return v.allowsFormat(format.Rot
 // not depend on their caller yet: an older node that gets a repeat makes others.
 func (v *View) AllowsCallersOps() error { return v.allowsFormat(format.Rotation) }
 
+// AllowsBoundCredentials returns the reason for which credentials that are derived from an API key
+// do not name the key's value yet: an older node refuses that form.
+func (v *View) AllowsBoundCredentials() error { return v.allowsFormat(format.Rotation) }
+
 // AllowsModels returns the reason for which no models may be published yet.
 func (v *View) AllowsModels() error { return v.allowsFormat(format.Serverless) }
 

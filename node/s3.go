@@ -188,6 +188,9 @@ const maxS3Relays = 512
 func (p *s3Part) credentials(
 	actor command.Actor, session compute.UUID, key compute.Hash, base string, handedOn bool,
 ) (wire.StorageCredentials, error) {
+	if p.node.machine.View().AllowsBoundCredentials() != nil {
+		key = compute.Hash{}
+	}
 	c := p.keys.Mint(actor, session, key)
 	return wire.StorageCredentials{
 		AccessKey: c.Access, SecretKey: c.Secret, SessionToken: c.Token, Endpoint: p.endpoint(base, handedOn),

@@ -32,7 +32,8 @@ const (
 	leaderlessMax = 5 * time.Second
 	cookieTTL     = 12 * time.Hour // Lifetime of the cookie that a token is exchanged for.
 	cookieName    = "berth_service"
-	cookieBytes   = 80
+	cookieBytes   = 64
+	boundBytes    = 80                  // With a digest of the key's value.
 	cookieDomain  = "service cookie v1" // Separates its signature from those of streams.
 )
 
@@ -219,17 +220,16 @@ func (c *serviceCall) tokenInQuery() string {
 // newCookie returns the capability to reach the service as the caller, until it
 // expires or the caller's rights end.
 func (c *serviceCall) newCookie(who *Caller) string {
-	data := make([]byte, 0, cookieBytes)
+	data := make([]byte, 0, boundBytes)
 	data = append(data, who.Actor.User.UUID[:]...)
 	data = append(data, who.Actor.Key.UUID[:]...)
 	data = append(data, who.Session[:]...)
 	data = binary.BigEndian.AppendUint64(data, who.Actor.TokenVersion)
 	data = binary.BigEndian.AppendUint64(data, uint64(c.Now().Add(cookieTTL).Unix()))
-	var value compute.UUID
-	if key, ok := c.r.View.Key(who.Actor.Org, who.Actor.Key); ok {
-		value = auth.KeyDigest(key.Hash)
+	if key, ok := c.r.View.Key(who.Actor.Org, who.Actor.Key); ok && c.r.View.AllowsBoundCredentials() == nil {
+		value := auth.KeyDigest(key.Hash)
+		data = append(data, value[:]...)
 	}
-	data = append(data, value[:]...)
 	return auth.Sealed(c.cfg.StreamKey, cookieDomain+c.id.String(), data)
 }
 
@@ -237,7 +237,10 @@ func (c *serviceCall) newCookie(who *Caller) string {
 // rights of then.
 func (c *serviceCall) openCookie(text string) (Caller, bool) {
 	data, ok := auth.Unsealed(c.cfg.StreamKey, cookieDomain+c.id.String(), text)
-	if !ok || len(data) != cookieBytes || int64(binary.BigEndian.Uint64(data[56:64])) < c.Now().Unix() {
+	if !ok || len(data) != cookieBytes && len(data) != boundBytes {
+		return Caller{}, false
+	}
+	if int64(binary.BigEndian.Uint64(data[56:64])) < c.Now().Unix() {
 		return Caller{}, false
 	}
 	who := Caller{Session: compute.UUID(data[32:48])}
@@ -255,7 +258,8 @@ func (c *serviceCall) openCookie(text string) (Caller, bool) {
 		}
 		key, ok := c.r.View.Key(e.Org, who.Actor.Key)
 		expired := ok && !key.ExpiresAt.IsZero() && key.ExpiresAt <= compute.InstantOf(c.Now())
-		if !ok || !key.Active || expired || compute.UUID(data[64:]) != auth.KeyDigest(key.Hash) {
+		bound := len(data) == boundBytes // Those made at an older format are not.
+		if !ok || !key.Active || expired || bound && compute.UUID(data[cookieBytes:]) != auth.KeyDigest(key.Hash) {
 			return Caller{}, false
 		}
 		who.Actor.Org = key.Org

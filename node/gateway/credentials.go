@@ -50,10 +50,11 @@ type grant struct {
 }
 
 // Mint returns credentials with the rights of an actor in an organization. They end with the
-// actor's login, or with the value of the key that the actor has used, of which key is the hash.
+// actor's login, or with the value of the key that the actor has used, of which key is the hash;
+// zero while older nodes refuse that form.
 func (k Keys) Mint(actor command.Actor, session compute.UUID, key compute.Hash) Credentials {
 	g := grant{user: actor.User, key: actor.Key, org: actor.Org, session: session, version: actor.TokenVersion}
-	if !g.key.IsZero() {
+	if !g.key.IsZero() && key != (compute.Hash{}) {
 		g.value = auth.KeyDigest(key)
 	}
 	return k.mint(g, Lifetime)
