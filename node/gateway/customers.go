@@ -11,17 +11,18 @@ import (
 const customerShare = 4
 
 // Customers counts the connections of each customer (auth.Customer), so that none takes all
-// places of an endpoint.
+// places of an endpoint: beyond its share, it gets them while half are free.
 type Customers struct {
-	most int
+	most, scarce int
 
 	mu   sync.Mutex
+	all  int
 	open map[string]int
 }
 
 // NewCustomers returns the count for an endpoint with so many places.
 func NewCustomers(places int) *Customers {
-	return &Customers{most: places / customerShare, open: make(map[string]int)}
+	return &Customers{most: places / customerShare, scarce: places / 2, open: make(map[string]int)}
 }
 
 // Take counts a connection. It reports false if its customer has too many. The caller calls
@@ -34,13 +35,15 @@ func (c *Customers) Take(conn net.Conn) (release func(), ok bool) {
 	name := auth.Customer("", tcp.AddrPort().Addr())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.open[name] >= c.most {
+	if c.open[name] >= c.most && c.all >= c.scarce {
 		return nil, false
 	}
+	c.all++
 	c.open[name]++
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		c.all--
 		if c.open[name]--; c.open[name] == 0 {
 			delete(c.open, name)
 		}

@@ -335,8 +335,8 @@ func closeWrite(conn io.Closer) {
 type timed struct {
 	net.Conn
 
-	until time.Time // When bytes that are waited for have to be here,
-	came  int       // so many of which have come; answers count as leastPiece.
+	left time.Duration // For what is waited for: a request, or a piece of one,
+	came int           // of which so many bytes have come; answers count as leastPiece.
 }
 
 // Pieces that have to move in time.
@@ -350,13 +350,17 @@ func (*timed) Close() error { return nil }
 
 // Read implements io.Reader.
 func (c *timed) Read(p []byte) (int, error) {
-	if c.until.IsZero() || c.came >= leastPiece {
-		c.until, c.came = time.Now().Add(idleConn), 0 //nolint:forbidigo // A limit of a connection.
+	if c.left <= 0 || c.came >= leastPiece {
+		c.left, c.came = idleConn, 0
 	}
-	if err := c.SetReadDeadline(c.until); err != nil {
+	begun := time.Now() //nolint:forbidigo // A limit of a connection.
+	if err := c.SetReadDeadline(begun.Add(c.left)); err != nil {
 		return 0, err
 	}
 	n, err := c.Conn.Read(p)
+	if c.left -= time.Since(begun); c.came == 0 { // Until the first byte of it, nothing was late.
+		c.left = idleConn
+	}
 	c.came += n
 	if err != nil {
 		err = io.EOF
