@@ -55,6 +55,9 @@ func (g *series) read(r *edge.Request) (any, error) {
 		}
 		points, err := g.Config.Series.Read(r.Ctx, e, a, q)
 		switch {
+		case compute.CodeOf(err) == compute.CodeUnavailable && r.Stale():
+			out.Warnings = append(out.Warnings, "The metrics of attempt "+strconv.FormatUint(a.Epoch, 10)+
+				" are on another node, which a stale read does not ask.")
 		case compute.CodeOf(err) == compute.CodeUnavailable:
 			out.Warnings = append(out.Warnings,
 				"The metrics of attempt "+strconv.FormatUint(a.Epoch, 10)+" are on node "+out.Hostname+", which does not answer.")

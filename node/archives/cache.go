@@ -61,11 +61,18 @@ func (c *Cache) Close() error {
 	return nil
 }
 
-// Open returns the content of an archive, read from this disk or from another
-// server. The code is unavailable, with the detail archive_missing when no
+// Open returns the content of an archive, read from this disk or, unless the context stays here,
+// from another server. The code is unavailable, with the detail archive_missing when no
 // server has the blob, and archive_unreadable otherwise.
 func (c *Cache) Open(ctx context.Context, row *archive.Record) (*archive.File, error) {
 	if file := c.known(row.Blob); file != nil {
+		return file, nil
+	}
+	if compute.MayAsk(ctx) != nil { // Others may join the read below, and want it from anywhere.
+		file, err := c.read(ctx, row)
+		if err != nil {
+			return nil, Unreadable(row, err)
+		}
 		return file, nil
 	}
 	read := c.opening.DoChan(string(row.Blob[:]), func() (any, error) { // No request owns the read.
