@@ -373,6 +373,9 @@ func TestMetricsToken(t *testing.T) {
 	away := newWorld(t, func(c *handler.Config) { c.MetricsLocal = true }) // Its clients have the address 0.0.0.0.
 	away.want(403, "metrics_local", "GET", "/metrics", "", nil)
 	away.listen() // On this machine.
+	if status := away.statusOf("GET /metrics HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 10.0.0.1\r\nConnection: close\r\n\r\n"); status != http.StatusForbidden {
+		t.Errorf("a client behind a proxy of this machine: %d", status)
+	}
 	if status := away.statusOf("GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); status != http.StatusOK {
 		t.Errorf("a client of this machine: %d", status)
 	}

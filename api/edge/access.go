@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
-	"net"
 
 	"github.com/valyala/fasthttp"
 
@@ -257,7 +256,7 @@ func (a *access) admitOperator(r *Request) error {
 func (a *access) admitScraper(r *Request) error {
 	want := a.cfg.MetricsToken
 	if want == "" {
-		if err := a.rates.stranger(r); err != nil || !a.cfg.MetricsLocal || net.ParseIP(r.IP).IsLoopback() {
+		if err := a.rates.stranger(r); err != nil || !a.cfg.MetricsLocal || r.near {
 			return err
 		}
 		return compute.Errorf(compute.CodeForbidden,

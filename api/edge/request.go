@@ -75,6 +75,7 @@ type Request struct {
 	sent     bool         // The client sent more while the answer was held.
 
 	stale bool              // View may be behind.
+	near  bool              // The client is on this machine; known where a scraper is needed.
 	op    command.Op        // Makes its proposals idempotent.
 	index uint64            // Raft index of the last write of the request.
 	extra map[string]string // More headers of the answer.
@@ -131,7 +132,18 @@ func (s *Server) newRequest(ctx *fasthttp.RequestCtx, rt *Route) (*Request, erro
 	if rt == nil {
 		return r, nil
 	}
+	r.near = rt.Need == NeedScraper && isNear(ctx)
 	return r, r.copyURL(ctx)
+}
+
+// isNear reports whether a client is on this machine, and no proxy that says it is one.
+func isNear(ctx *fasthttp.RequestCtx) bool {
+	for _, name := range []string{"X-Forwarded-For", "Forwarded", "Via", "X-Real-Ip"} {
+		if len(ctx.Request.Header.Peek(name)) > 0 {
+			return false
+		}
+	}
+	return ctx.RemoteIP().IsLoopback() || ctx.RemoteIP().Equal(ctx.LocalIP()) && !ctx.RemoteIP().IsUnspecified()
 }
 
 // Raw returns the body of a request whose route is Raw. It is valid until the
