@@ -144,6 +144,7 @@ func TestMost(t *testing.T) {
 			"text beside a picture", `"messages":[{"content":[{"image_url":"u","text":"` + strings.Repeat("x", 5000) + `"}]}]`, nil,
 			mediaTokens + 5000, mediaTokens + 5000,
 		},
+		{"a short context in one argument", `"messages":[{"content":[` + picture + `]}]`, []string{"-c", "9", "--max_model_len=4096"}, 4096, 4096 - frame - templateTokens},
 		{"a short context", `"messages":[{"content":[` + picture + `]}]`, []string{"--max-model-len", "4096"}, 4096, 4096 - frame - templateTokens},
 		{
 			"prompts of a short context", `"prompt":["` + strings.Repeat("x", 9000) + `","b"]`,

@@ -3,6 +3,7 @@ package openai
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"berth/compute"
 )
@@ -28,15 +29,20 @@ func (m *Body) Most(size int, path string, args []string) (prompt, completion in
 // contextOf returns the longest context that the arguments of an engine allow, 0 if they do not
 // say.
 func contextOf(args []string) (most int64) {
-	for i, name := range args {
-		if i+1 == len(args) || !slices.Contains([]string{"--max-model-len", "--ctx-size", "--context-length"}, name) {
+	for i, arg := range args {
+		name, value, joined := strings.Cut(arg, "=")
+		name = strings.ReplaceAll(name, "_", "-")
+		if !slices.Contains([]string{"--max-model-len", "--ctx-size", "--context-length", "-c"}, name) {
 			continue
 		}
-		n, err := strconv.ParseInt(args[i+1], 10, 64)
+		if !joined && i+1 < len(args) {
+			value = args[i+1]
+		}
+		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || n <= 0 {
 			return 0
 		}
-		most = max(most, min(n, compute.MaxTokens))
+		most = min(n, compute.MaxTokens) // The last one counts.
 	}
 	return most
 }
