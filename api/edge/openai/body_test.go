@@ -139,6 +139,11 @@ func TestMost(t *testing.T) {
 		{"a picture", `"messages":[{"role":"user","content":[` + picture + `]}]`, nil, mediaTokens, mediaTokens},
 		{"a picture in the body", `"messages":[{"role":"user","content":[` + inline + `]}]`, nil, mediaTokens, mediaTokens},
 		{"pictures", `"messages":[{"content":[` + picture + "," + picture + `,{"type":"x"}]}]`, nil, 3 * mediaTokens, 3 * mediaTokens},
+		{"a file", `"messages":[{"content":[{"type":"file","file":{"file_id":"f"}}]}]`, nil, mediaTokens, mediaTokens},
+		{
+			"a long file", `"messages":[{"content":[{"type":"file","file":{"file_data":"` + strings.Repeat("a", 100_000) + `"}}]}]`, nil,
+			100_000, 100_000,
+		},
 		{"parts of text", `"messages":[{"content":[{"type":"text","text":"abc"},"abc"]}]`, nil, 6, 6},
 		{
 			"text beside a picture", `"messages":[{"content":[{"image_url":"u","text":"` + strings.Repeat("x", 5000) + `"}]}]`, nil,

@@ -94,6 +94,9 @@ func mediaOfPart(part []byte) (more int64) {
 		switch {
 		case key == "type":
 			text = slices.Contains(textTypes(), string(part[from:to]))
+		case key == "file": // It may be a text.
+			medium = true
+			more += max(mediaTokens-int64(to-from), 0)
 		case slices.Contains(mediaKeys(), key):
 			medium = true
 			more += mediaTokens - int64(to-from)
@@ -115,6 +118,6 @@ func textTypes() []string {
 func mediaKeys() []string {
 	return []string{
 		"image_url", "image", "input_image", "image_embeds", "input_audio", "audio_url", "audio", "audio_embeds",
-		"video_url", "video", "file",
+		"video_url", "video",
 	}
 }
