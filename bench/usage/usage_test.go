@@ -27,3 +27,18 @@ func TestRead(t *testing.T) {
 		t.Error("a process that is not there has used something")
 	}
 }
+
+// TestTouchMemory checks that what was touched is given back.
+func TestTouchMemory(t *testing.T) {
+	const touched = 256 << 20
+	if err := usage.TouchMemory(touched); err != nil {
+		t.Fatal(err)
+	}
+	got, err := usage.Read(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Own >= touched || got.Peak < touched {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -13,6 +13,7 @@ import (
 
 	"berth/bench/load"
 	"berth/bench/schedule"
+	"berth/bench/usage"
 	"berth/cmd/berth/cli"
 )
 
@@ -141,6 +142,10 @@ func executionsTable(r *load.Executions) table.Writer {
 	return t
 }
 
+// touched is more memory than three servers, their clients and Raft alone take while thousands of
+// requests are measured.
+const touched = 1536 << 20
+
 // newAPI returns the command berth bench api.
 func newAPI() *cobra.Command {
 	cfg := load.RequestsConfig{}
@@ -152,7 +157,8 @@ func newAPI() *cobra.Command {
 		Long: `Api measures Raft alone on this machine, starts three servers, and drains them so that nothing
 starts. Many clients send durable submits, half of them to the leader and half to a follower;
 a tenth as many before are not measured. Then a follower is asked for a status, linearizable
-and stale, and for a whole record. It needs root.
+and stale, and for a whole record. It needs root. It uses 1.5 GiB of memory for a moment before,
+because the host of a virtual machine provides a page when it is first used, which takes long.
 
 With --sweep 1,16,64,256,1024 it asks all three servers instead, with so many clients, one
 number after another: submits, reads, and requests that are refused, each with what the
@@ -163,6 +169,9 @@ servers allocated for it, beside a bare fasthttp server.`,
 				len(levels) > 0 && (slices.Min(levels) < 1 || slices.Max(levels) > maxSweep || cfg.Submits < len(levels)) {
 				return cli.UsageErrorf("--submits, --clients and --readers must be 1 or more, --read-for 1s or more, "+
 					"and --sweep 1 to %d", maxSweep)
+			}
+			if err := usage.TouchMemory(touched); err != nil {
+				return err
 			}
 			fmt.Fprintln(cmd.ErrOrStderr(), "berth: measuring Raft alone")
 			var err error
