@@ -105,6 +105,26 @@ func TestExhaustedCreditsAreUsedUp(t *testing.T) {
 	w.wantMoney(400_000-66*6000, 0)
 }
 
+// TestCreditsThatEndApart checks that work which a node stopped while it was cut off, at the end that
+// its record gave, is paid for whole, although the leader could not stop it.
+func TestCreditsThatEndApart(t *testing.T) {
+	w := newPoorWorld(t, 400_000, "n3", "t4", "t4") // An hour and 6:40 minutes of a t4.
+	w.upgrade()
+	id := w.submit("t4", hours(2))
+	w.place("n3", id)
+	w.must(w.started(id))
+	w.pass(59 * time.Minute)
+	e := w.get(id)
+	end := w.ended(id, compute.StatusCancelled, e.CreditsEnd.Sub(e.PlacedAt)+e.StopGrace)
+	end.Outcome.Reason, end.Outcome.Detail = compute.ReasonCredits, "credits ended while the cluster was not reached"
+	w.must(end)
+	w.wantStatus(id, compute.StatusCancelled, compute.ReasonCredits)
+	w.wantMoney(0, 0)
+	if d := w.get(id).Detail; !strings.Contains(d, "not reached") {
+		t.Errorf("detail is %q", d)
+	}
+}
+
 func TestMeterNeverRefuses(t *testing.T) {
 	w := newEmptyWorld(t)
 	s := settings()

@@ -52,7 +52,7 @@ func (e *Executor) match(ctx context.Context, assigned Assigned) {
 			if !w.Attempt.PreemptAt.IsZero() {
 				a.Preempt(w.Attempt.Notice)
 			}
-			a.Warn(w.Execution)
+			a.Warn(w.Execution, e.cfg.Now())
 			e.watch(a, &w, 0)
 			continue
 		}

@@ -490,6 +490,26 @@ func TestDisconnected(t *testing.T) {
 	}
 }
 
+// TestUnpaidWhenCutOff checks that the supervisor learns when the credits of its attempt end: a node
+// that does not reach the cluster does not go on with work that nobody pays for.
+func TestUnpaidWhenCutOff(t *testing.T) {
+	t.Parallel()
+	since := boottime.Now() - attempt.Lease
+	n := newNode(t, func(c *executor.Config) { c.Contact = func() time.Duration { return since } })
+	id := n.place(n.newWork(compute.Bundle{Code: "import time\ntime.sleep(600)"}))
+	await(t, "the start", func() bool { n.mu.Lock(); defer n.mu.Unlock(); return len(n.starts) == 1 })
+	n.update(func() {
+		warned := *n.work[id].Execution
+		warned.CreditsEnd = compute.InstantOf(time.Now().Add(100 * time.Millisecond))
+		n.work[id] = compute.Work{Attempt: n.work[id].Attempt, Execution: &warned}
+	})
+	await(t, "noted", func() bool { return n.says(id, "credits end at") })
+	ending{compute.StatusCancelled, compute.ReasonCredits, "not reached", 143}.check(t, n.end(id))
+	if !n.says(id, "credits ended, and the cluster is not reached") {
+		t.Error("its output does not say so")
+	}
+}
+
 // TestConnected is the control: contacts as old as those of a healthy node keep
 // code running beyond the shortest lease.
 func TestConnected(t *testing.T) {

@@ -45,7 +45,8 @@ type Attempt struct {
 	ready     bool            // Its code is ready, as the supervisor says,
 	reporting bool            // which is being reported.
 	draining  bool            // Its requests are awaited before it stops.
-	warned    compute.Instant // The end of its credits that was noted in its output last.
+	warned    compute.Instant // The end of its credits that was noted in its output last,
+	told      bool            // and of which the supervisor knows.
 	reached   time.Duration   // Boottime of the contact that last renewed the lease.
 	lease     boottime.Lease  // The code may start within it. After the start the supervisor enforces it.
 }
@@ -90,14 +91,24 @@ func (a *Attempt) Preempt(notice time.Duration) {
 }
 
 // Warn notes in the output that the credits of the attempt are about to end, and again when
-// they last until another time.
-func (a *Attempt) Warn(x *compute.Execution) {
+// they last until another time. The supervisor stops the code at that time if the cluster
+// cannot say so.
+func (a *Attempt) Warn(x *compute.Execution, now time.Time) {
 	a.mu.Lock()
-	conn, due := a.conn, !x.CreditsEnd.IsZero() && a.warned != x.CreditsEnd
+	conn, changed := a.conn, a.warned != x.CreditsEnd
+	due := changed && !x.CreditsEnd.IsZero()
+	tell := changed || !a.told
 	if conn != nil {
-		a.warned = x.CreditsEnd
+		a.warned, a.told = x.CreditsEnd, true
 	}
 	a.mu.Unlock()
+	if conn != nil && tell {
+		var until time.Duration
+		if !x.CreditsEnd.IsZero() {
+			until = max(boottime.Now()+x.CreditsEnd.Time().Sub(now), 1)
+		}
+		_ = conn.Paid(until) // As above.
+	}
 	if conn != nil && due {
 		// As above.
 		_ = conn.Note(fmt.Sprintf("credits end at %s: without more of them it is stopped then",
@@ -145,7 +156,7 @@ func (a *Attempt) ReachedAt() time.Duration {
 // Connect attaches the supervisor's connection and repeats the earlier requests.
 func (a *Attempt) Connect(conn *supervise.Conn) {
 	a.mu.Lock()
-	a.conn = conn
+	a.conn, a.told = conn, false
 	stop, preempted, notice := a.stop, a.preempted, a.notice
 	a.mu.Unlock()
 	if preempted {

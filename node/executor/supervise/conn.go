@@ -101,6 +101,12 @@ func (c *Conn) Stop(stop compute.Stop) error {
 	return writeLine(c.file, "stop "+word)
 }
 
+// Paid tells the supervisor at which boottime the credits of the attempt end, 0 for no end that is
+// known. If the leader is not reached then, the supervisor stops the code.
+func (c *Conn) Paid(until time.Duration) error {
+	return writeLine(c.file, fmt.Sprintf("paid %d", until.Nanoseconds()))
+}
+
 // Preempt makes the supervisor preempt the code: it gives the code a notice and
 // stops it when the notice is over.
 func (c *Conn) Preempt(notice time.Duration) error {
@@ -148,6 +154,8 @@ type command struct {
 	contact time.Duration // Boottime of the last contact, with StopNone.
 	preempt bool          // Preempt the code,
 	notice  time.Duration // with this notice.
+	credits bool          // The credits end
+	paid    time.Duration // at this boottime; 0 for never.
 	note    string        // A line for the output, in place of all others.
 }
 
@@ -254,6 +262,9 @@ func parseCommand(line string) (c command, ok bool) {
 		return command{preempt: true, notice: time.Duration(ms) * time.Millisecond}, err == nil && ms >= 0
 	case word == "note":
 		return command{note: rest}, rest != ""
+	case word == "paid":
+		ns, err := strconv.ParseInt(rest, 10, 64)
+		return command{credits: true, paid: time.Duration(ns)}, err == nil && ns >= 0
 	case word == "contact":
 		ns, err := strconv.ParseInt(rest, 10, 64)
 		return command{contact: time.Duration(ns)}, err == nil && ns >= 0

@@ -50,6 +50,8 @@ func (s *supervisor) handleEarly(c command) error {
 		s.note(c.note)
 	case c.preempt:
 		s.setCause(causePreempted)
+	case c.credits:
+		s.payUntil(c.paid)
 	case c.stop == compute.StopHard:
 		s.setCause(causeAborted)
 	case c.stop == compute.StopGraceful:

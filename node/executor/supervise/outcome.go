@@ -25,6 +25,7 @@ const (
 	causeNodeLost
 	causePreempted
 	causeNotReady
+	causeUnpaid
 )
 
 const (
@@ -113,6 +114,8 @@ func (s *supervisor) classify(end ending) (compute.Status, compute.Reason, strin
 	case causeNodeLost:
 		detail := fmt.Sprintf("the node did not reach the cluster for %s", seconds(s.spec.DisconnectGrace))
 		return compute.StatusSystemFailure, compute.ReasonNodeLost, detail
+	case causeUnpaid:
+		return compute.StatusCancelled, compute.ReasonCredits, "credits ended while the cluster was not reached"
 	case causePreempted:
 		return compute.StatusSystemFailure, compute.ReasonPreempted, "made room for work of a higher priority"
 	case causeNotReady:

@@ -49,12 +49,15 @@ type supervisor struct {
 	limit     *timer // The execution's time limit.
 	grace     *timer // The end of the grace of a graceful stop.
 	contact   *timer // The end of the disconnect grace.
+	unpaid    *timer // The end of the credits, once the node has said it.
 	notice    *timer // The end of a preemption notice.
 	readiness *timer // The end of the time in which the code must be ready.
 
 	preempted    bool // A preemption was requested.
 	cause        cause
 	lease        boottime.Lease
+	reached      time.Duration // Boottime of the last contact with the leader.
+	paid         time.Duration // Boottime of the end of the credits; 0 if none is known.
 	storage      *os.File      // The socket to the process that mounts the bucket; nil for none.
 	feed         *os.File      // Where the input of the execution is written; nil for none.
 	work         *os.File      // The work directory, which outlives the sandbox; nil if it is not open.
@@ -84,7 +87,7 @@ func (s *supervisor) open() error {
 	if err := writePID(); err != nil {
 		return err
 	}
-	for _, t := range []**timer{&s.limit, &s.grace, &s.contact, &s.notice, &s.readiness} {
+	for _, t := range []**timer{&s.limit, &s.grace, &s.contact, &s.unpaid, &s.notice, &s.readiness} {
 		var err error
 		if *t, err = newTimer(); err != nil {
 			return err
@@ -110,7 +113,7 @@ func (s *supervisor) open() error {
 }
 
 func (s *supervisor) close() {
-	for _, t := range []*timer{s.limit, s.grace, s.contact, s.notice, s.readiness} {
+	for _, t := range []*timer{s.limit, s.grace, s.contact, s.unpaid, s.notice, s.readiness} {
 		if t != nil {
 			t.close()
 		}
@@ -412,6 +415,8 @@ func (s *supervisor) loop(ends <-chan ending) ending {
 		case <-s.contact.C:
 			s.note(fmt.Sprintf("the cluster was not reached for %s", seconds(s.spec.DisconnectGrace)))
 			s.kill(causeNodeLost)
+		case <-s.unpaid.C:
+			s.endUnpaid()
 		case <-s.notice.C:
 			s.stop(causePreempted)
 		case <-s.readiness.C:
@@ -434,6 +439,10 @@ func (s *supervisor) handle(c command) {
 		s.preempt(c.notice)
 		return
 	}
+	if c.credits {
+		s.payUntil(c.paid)
+		return
+	}
 	var err error
 	switch c.stop {
 	case compute.StopHard:
@@ -452,6 +461,7 @@ func (s *supervisor) handle(c command) {
 // contact that a restarted node process reports may be older than the previous
 // process's last one.
 func (s *supervisor) renew(at time.Duration) error {
+	s.reached = max(s.reached, min(at, boottime.Now()))
 	if !s.lease.Renew(at, boottime.Now()) || fault.Planted(fault.EndlessLease) {
 		return nil
 	}
@@ -487,10 +497,11 @@ func (s *supervisor) kill(why cause) {
 	}
 }
 
-// setCause records why the attempt ends. A hard stop replaces a graceful stop or a
-// preemption. Otherwise the first cause stands.
+// setCause records why the attempt ends. A hard stop replaces a graceful stop, a preemption
+// or the end of the credits. Otherwise the first cause stands.
 func (s *supervisor) setCause(why cause) {
-	if s.cause == causeNone || (s.cause == causeStopped || s.cause == causePreempted) && why == causeAborted {
+	gentle := s.cause == causeStopped || s.cause == causePreempted || s.cause == causeUnpaid
+	if s.cause == causeNone || gentle && why == causeAborted {
 		s.cause = why
 	}
 }

@@ -386,6 +386,51 @@ func TestDisconnectGrace(t *testing.T) {
 	a.check(compute.StatusSystemFailure, compute.ReasonNodeLost, "for 10 s", 137)
 }
 
+// TestCreditsEndWhenCutOff has the credits of an attempt end. It is stopped if the leader, which
+// would otherwise do so before, is not reached, and unless they were extended.
+func TestCreditsEndWhenCutOff(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		reached time.Duration // Before now.
+		paid    []time.Duration
+		ends    bool
+	}{
+		{"cut off", time.Minute, []time.Duration{10 * time.Millisecond}, true},
+		{"cut off later", time.Minute, []time.Duration{time.Hour, 10 * time.Millisecond}, true},
+		{"the leader decides", 0, []time.Duration{10 * time.Millisecond}, false},
+		{"extended", time.Minute, []time.Duration{100 * time.Millisecond, time.Hour}, false},
+		{"no end any more", time.Minute, []time.Duration{100 * time.Millisecond, -1}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			a := begin(t, "sleep", func(s *supervise.Spec) {
+				s.DisconnectGrace, s.ContactAt = time.Hour, boottime.Now()-test.reached
+			})
+			if event, err := a.conn.Next(); err != nil || event.StartedAt == 0 {
+				t.Fatalf("event %+v, %v, want the start", event, err)
+			}
+			for _, paid := range test.paid {
+				until := boottime.Now() + paid
+				if paid < 0 {
+					until = 0
+				}
+				if err := a.conn.Paid(until); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.ends {
+				a.check(compute.StatusCancelled, compute.ReasonCredits, "not reached", 143)
+				return
+			}
+			<-time.After(300 * time.Millisecond)
+			if err := a.conn.Stop(compute.StopGraceful); err != nil {
+				t.Fatal(err)
+			}
+			a.check(compute.StatusCancelled, compute.ReasonStopped, "", 143)
+		})
+	}
+}
+
 // TestNoStart checks that the code never starts when its attempt ends before.
 func TestNoStart(t *testing.T) {
 	for _, test := range []struct {
