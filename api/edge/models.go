@@ -95,7 +95,7 @@ type modelCall struct {
 
 	size      int // Bytes of the body.
 	estimated openai.Usage
-	most      int64 // Tokens of the prompt that are set aside, for a published model.
+	most      openai.Usage // The tokens that are set aside, for a published model.
 
 	left  bool               // The client has left before the answer.
 	leave func(tokens int64) // Frees the place at the replicas; nil before the request has one.

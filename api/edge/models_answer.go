@@ -50,9 +50,9 @@ func engineRetryAfter(answer *http.Response) string {
 // writePublished passes on the answer to a request to a published model.
 func (c *modelCall) writePublished(ctx context.Context, answer *http.Response, end func()) error {
 	a := openai.NewPublishedAnswer(
-		ctx, answer.Body, c.model.ID, c.published.ID, c.reserved, c.size, c.estimated.Completion, c.observeTokens,
+		ctx, answer.Body, c.model.ID, c.published.ID, c.reserved, c.size, c.most.Completion, c.observeTokens,
 	)
-	a.AtMost(c.most)
+	a.AtMost(c.most.Prompt)
 	if answer.StatusCode >= http.StatusBadRequest {
 		a.Fail()
 	}

@@ -99,16 +99,27 @@ func (c *modelCall) estimate(below string) (prompt, completion int64) {
 	return c.estimated.Prompt, c.estimated.Completion
 }
 
-// reserve sets aside what a request to a published model may cost, once.
+// plenty is how many answers of full length a payer can pay for whose answers nothing limits. Tokens
+// beyond the hold are charged afterwards; answers of others get a limit for which the hold pays.
+const plenty = 256
+
+// reserve sets aside what a request to a published model may cost, once. An answer that the request
+// does not limit gets a limit if the payer could not pay for many of its length.
 func (c *modelCall) reserve(ctx context.Context, below string) (err error) {
 	if c.published == nil || c.reserved != nil {
 		return nil
 	}
 	a := &c.r.Caller.Actor
 	c.estimate(below)
-	prompt, completion := c.asked.Most(c.size, below, c.model.Inference.Args)
-	c.most = prompt
-	payer := compute.Payer{Org: a.Org, User: a.User, Key: a.Key}
+	payer, args := compute.Payer{Org: a.Org, User: a.User, Key: a.Key}, c.model.Inference.Args
+	for {
+		many := min(c.asked.Longest(below, args), compute.MaxTokens/plenty) * plenty
+		if c.r.View.LacksTokens(payer, c.published.Prices.Cost(0, many).Up()) == nil || !c.asked.Lower(below, args) {
+			break
+		}
+	}
+	prompt, completion := c.asked.Most(c.size, below, args)
+	c.most = openai.Usage{Prompt: prompt, Completion: c.asked.Longest(below, args)}
 	c.reserved, err = c.cfg.Tokens.Reserve(ctx, payer, c.published, prompt, completion)
 	return err
 }

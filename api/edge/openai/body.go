@@ -2,8 +2,10 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"maps"
 	"math"
@@ -25,6 +27,9 @@ const (
 // prompt and the beginning of its first message.
 const prefixBytes = 1024
 
+// embeddings is the path of requests that have no answers in tokens.
+const embeddings = "/embeddings"
+
 // Body has the fields of a request to a model that the node reads.
 type Body struct {
 	Model  string
@@ -34,6 +39,8 @@ type Body struct {
 
 	// Estimates need these fields; the engine checks them.
 	maxTokens, maxCompletion, nPredict, n, bestOf int64
+
+	lowered int64 // The limit of each answer that the body gets; 0 for none.
 
 	Prefix  uint64
 	prompts int64 // Each gets answers of its own.
@@ -213,18 +220,22 @@ func jsonFault(err error) string {
 
 // Estimate returns how many tokens a request usually needs at most.
 func (m *Body) Estimate(body int, path string) (prompt, completion int64) {
-	prompt = int64(body/bytesPerToken) + 1
-	if path == "/embeddings" {
-		return prompt, 0
+	return int64(body/bytesPerToken) + 1, m.completions(path, defaultCompletion)
+}
+
+// limit returns the most tokens that a request wants of each answer, 0 if it does not say.
+func (m *Body) limit() int64 { return max(m.maxTokens, m.maxCompletion, m.nPredict) }
+
+// completions returns the most tokens of all answers, where one without a limit has at most unlimited.
+func (m *Body) completions(path string, unlimited int64) int64 {
+	if path == embeddings {
+		return 0
 	}
-	limit := max(m.maxTokens, m.maxCompletion, m.nPredict)
-	if limit == 0 {
-		limit = defaultCompletion
-	}
+	limit := cmp.Or(m.limit(), unlimited)
 	for _, times := range [...]int64{max(m.n, m.bestOf, 1), m.prompts} {
 		limit = min(limit, compute.MaxTokens) * min(max(times, 1), compute.MaxTokens)
 	}
-	return prompt, min(limit, compute.MaxTokens)
+	return min(limit, compute.MaxTokens)
 }
 
 // isNumber reports whether a value of JSON is a number.
@@ -244,9 +255,11 @@ func countOf(text []byte) int64 {
 }
 
 // Addressed returns a body whose model is a deployment: the name by which its engine
-// knows it. A stream says its usage. Nothing else changes.
+// knows it. A stream says its usage, and answers have the limit to which they were lowered.
+// Nothing else changes.
 func (m *Body) Addressed(body []byte, deployment compute.ExecutionID) []byte {
 	out, done := make([]byte, 0, len(body)+addressedMore), 0
+	limited := m.lowered == 0
 	eachField(body, func(key string, from, to int) bool {
 		var text string
 		switch {
@@ -254,6 +267,8 @@ func (m *Body) Addressed(body []byte, deployment compute.ExecutionID) []byte {
 			text = strconv.Quote(deployment.String())
 		case key == "stream_options" && m.Stream:
 			text = withUsage(body[from:to])
+		case key == "max_tokens" && !limited: // It is null or 0.
+			text, limited = strconv.FormatInt(m.lowered, 10), true
 		default:
 			return true
 		}
@@ -261,7 +276,12 @@ func (m *Body) Addressed(body []byte, deployment compute.ExecutionID) []byte {
 		done = to
 		return true
 	})
-	return append(out, body[done:]...)
+	out = append(out, body[done:]...)
+	if !limited {
+		at := bytes.IndexByte(out, '{') + 1
+		out = slices.Insert(out, at, fmt.Appendf(nil, `"max_tokens":%d,`, m.lowered)...)
+	}
+	return out
 }
 
 // withUsage returns stream options that ask for the usage.

@@ -119,6 +119,50 @@ func TestEstimates(t *testing.T) {
 	}
 }
 
+// TestOpenAnswers lowers the answers of requests that do not limit them, until they are as short as they
+// are made, and checks the limits that their bodies get.
+func TestOpenAnswers(t *testing.T) {
+	short := []string{"--max-model-len", "4096"}
+	for _, test := range []struct {
+		fields string
+		path   string
+		args   []string
+		most   []int64  // At first, and each time after it was lowered.
+		bodies []string // Afterwards.
+	}{
+		{`"prompt":"a"`, "/completions", nil, []int64{32768, 4096, 1024}, []string{
+			`{"model":"ID","prompt":"a"}`, `{"max_tokens":4096,"model":"ID","prompt":"a"}`, `{"max_tokens":1024,"model":"ID","prompt":"a"}`,
+		}},
+		{`"prompt":"a"`, "/completions", short, []int64{4096, 1024}, []string{
+			`{"model":"ID","prompt":"a"}`, `{"max_tokens":1024,"model":"ID","prompt":"a"}`,
+		}},
+		{`"prompt":"a"`, "/completions", []string{"-c", "512"}, []int64{512}, []string{`{"model":"ID","prompt":"a"}`}},
+		{`"max_tokens":null,"n":2,"prompt":["a","b"]`, "/completions", short, []int64{4 * 4096, 4 * 1024}, []string{
+			`{"model":"ID","max_tokens":null,"n":2,"prompt":["a","b"]}`, `{"model":"ID","max_tokens":1024,"n":2,"prompt":["a","b"]}`,
+		}},
+		{`"max_completion_tokens":7`, "/chat/completions", short, []int64{7}, []string{`{"model":"ID","max_completion_tokens":7}`}},
+		{`"input":"a"`, "/embeddings", short, []int64{0}, []string{`{"model":"ID","input":"a"}`}},
+	} {
+		body := []byte(`{"model":"m",` + test.fields + "}")
+		var m Body
+		if err := m.Parse(&body); err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range test.most {
+			if got := m.Longest(test.path, test.args); got != want {
+				t.Errorf("%s: %d tokens at %d, want %d", test.fields, got, i, want)
+			}
+			id := compute.ExecutionID{UUID: compute.UUID{1}}
+			if sent := strings.Replace(string(m.Addressed(body, id)), id.String(), "ID", 1); sent != test.bodies[i] {
+				t.Errorf("sent %s, want %s", sent, test.bodies[i])
+			}
+			if lowered := m.Lower(test.path, test.args); lowered != (i+1 < len(test.most)) {
+				t.Errorf("%s: lowered is %t at %d", test.fields, lowered, i)
+			}
+		}
+	}
+}
+
 // TestMost holds that no more tokens are used than are reserved for a prompt, whatever it is made
 // of, and that what is known to be less is reserved as less.
 func TestMost(t *testing.T) {

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,17 +14,43 @@ import (
 const (
 	templateTokens = 256    // The most that a chat template adds to a conversation, apart from its messages.
 	mediaTokens    = 32_768 // The most of a picture, a sound or a film.
+
+	usualContext = 32_768 // The context of an engine whose arguments do not give one.
+	lowerBy      = 8      // Once; then answers are as short as they are made.
 )
 
 // Most returns how many tokens a request can need, for an engine with these arguments: its
-// prompts at most, and the answers that it asks for.
+// prompts at most, and the answers that it asks for, or usual ones if it does not limit them.
 func (m *Body) Most(size int, path string, args []string) (prompt, completion int64) {
-	_, completion = m.Estimate(size, path)
+	completion = m.completions(path, cmp.Or(m.lowered, defaultCompletion))
 	prompt = min(m.most, compute.MaxTokens)
 	if limit := contextOf(args); limit > 0 {
 		prompt = min(prompt, limit*min(max(m.prompts, m.inputs), compute.MaxTokens))
 	}
 	return prompt, completion
+}
+
+// Longest returns how many tokens the answers of a request have at most, also if it does not limit
+// them, for an engine with these arguments.
+func (m *Body) Longest(path string, args []string) int64 { return m.completions(path, m.open(args)) }
+
+// open returns the most tokens of an answer without a limit of the request's own.
+func (m *Body) open(args []string) int64 { return cmp.Or(m.lowered, contextOf(args), usualContext) }
+
+// Lower has the answers of a request that does not limit them be shorter, by a limit that Addressed
+// writes into the body. It reports false if the request has a limit, or no answers, or they are as
+// short as they are made.
+func (m *Body) Lower(path string, args []string) bool {
+	most := m.open(args)
+	if m.limit() > 0 || path == embeddings || most <= defaultCompletion {
+		return false
+	}
+	if m.lowered == 0 {
+		m.lowered = max(most/lowerBy, defaultCompletion)
+	} else {
+		m.lowered = defaultCompletion
+	}
+	return true
 }
 
 // contextOf returns the longest context that the arguments of an engine allow, 0 if they do not
