@@ -337,15 +337,24 @@ func (s *service) scaleService(c command.ScaleService) command.Result {
 	return command.Result{Execution: parent.ID, Status: s.statusOf(parent.ID), Count: c.Replicas}
 }
 
-// admitReplicas refuses an actor whose API key has a ceiling where it would start replicas
-// that do not count toward it: they are charged to the key that created the service.
+// admitReplicas refuses an actor with a ceiling, its API key's or its own, where it would start
+// replicas that do not count toward it: they are charged to the key and the member that created
+// the service.
 func (s *service) admitReplicas(a command.Actor, parent *compute.Execution) *compute.Error {
-	if s.view.Format() < format.Rotation || parent.Key == a.Key || s.access.admitUnlimited(a) == nil {
+	if s.view.Format() < format.Rotation {
 		return nil
 	}
-	return compute.Errorf(compute.CodeForbidden,
-		"an API key with a ceiling starts, scales up and updates only services that it created: use another key, or sign in").
-		Named("key_limited")
+	if parent.Key != a.Key && s.access.admitUnlimited(a) != nil {
+		return compute.Errorf(compute.CodeForbidden,
+			"an API key with a ceiling starts, scales up and updates only services that it created: use another key, or sign in").
+			Named("key_limited")
+	}
+	own, ok := s.view.budgets.Get(spender{org: a.Org, user: a.User})
+	if ok && !a.User.IsZero() && own.Enforce && parent.User != a.User {
+		return compute.Errorf(compute.CodeForbidden, "a member with a ceiling starts, scales up and updates only "+
+			"services that they created: create one, or ask its creator").Named("member_limited")
+	}
+	return nil
 }
 
 // scaleTo stores a service with another number of wanted replicas, and stops surplus

@@ -360,6 +360,36 @@ func TestLimitedKeysLiftNoCeiling(t *testing.T) {
 	w.must(command.ChangeDeployment{Actor: limited, Deployment: mine, Start: true})
 }
 
+// TestLimitedMembersStartTheirOwn checks that a member with a ceiling starts no replicas that are
+// charged to another member, and those of their own services.
+func TestLimitedMembersStartTheirOwn(t *testing.T) {
+	w := newestWorld(t)
+	dan := w.addUser("dan")
+	w.must(command.SetMember{Actor: w.root, Org: w.org, User: dan.User, Role: compute.OrgMember})
+	dan.Org = w.org
+	w.limit(compute.Budget{User: dan.User, MaxCredits: compute.Credit})
+	service, stopped, active := w.service(), w.deployment(), w.deployment()
+	w.must(command.ChangeDeployment{Actor: w.ada, Deployment: stopped})
+	model := &compute.Inference{Engine: "echo", Model: "a/c"}
+	more := command.ScaleService{Actor: dan, Service: service, Replicas: 3}
+	for name, c := range map[string]command.Command{
+		"replicas":       more,
+		"a deployment":   command.ChangeDeployment{Actor: dan, Deployment: stopped, Start: true},
+		"a larger model": command.UpdateDeployment{Actor: dan, Deployment: active, Model: model},
+	} {
+		t.Run(name, func(*testing.T) { w.refused(c, compute.CodeForbidden, "member_limited") })
+	}
+	w.must(command.ScaleService{Actor: dan, Service: service, Replicas: 1})
+	w.must(command.ChangeDeployment{Actor: dan, Deployment: active})
+	c := w.deploymentCommand()
+	c.Actor, c.Op = dan, command.Op{}
+	own := w.must(c).Execution
+	w.must(command.ChangeDeployment{Actor: dan, Deployment: own})
+	w.must(command.ChangeDeployment{Actor: dan, Deployment: own, Start: true})
+	w.must(command.RemoveBudget{Actor: w.ada, Org: w.org, User: dan.User})
+	w.must(more)
+}
+
 // TestPurchases checks that a checkout session adds its credits once.
 func TestPurchases(t *testing.T) {
 	w := newestWorld(t)

@@ -44,8 +44,8 @@ const (
 	// confirms, are bound to the password that was checked, and logins end that nobody uses.
 	// Work is warned before it is stopped without credits, and budgets report what it uses up
 	// while it runs, and stay while work of deleted keys and accounts goes on. Keys make none
-	// that outlive them, and those with a ceiling start no replicas of services that they did
-	// not create. Tokens are charged as far as holds or free credits cover them, and holds of
+	// that outlive them, and keys and members with a ceiling start no replicas of services that
+	// they did not create. Tokens are charged as far as holds or free credits cover them, and holds of
 	// nodes that are gone end as leases do. Trails of organizations list logouts and how people
 	// come and go, lines have the values that were replaced, and routine ones have a share of
 	// the trail. Objects are replaced beyond a limit of their number. Nodes whose Docker engine
