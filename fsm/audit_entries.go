@@ -216,8 +216,7 @@ func (s *trail) entryOfMoney(cmd command.Command, _ command.Result) (auditEntry,
 	case command.RemovePrice:
 		return auditEntry{c.Actor, compute.OrgID{}, "price.remove", c.Name, ""}, true
 	case command.SetModel:
-		target := fmt.Sprintf("%s, %s and %s credits", c.Deployment, c.Prices.Prompt, c.Prices.Completion)
-		return auditEntry{c.Actor, compute.OrgID{}, "model.set", c.ID, target}, true
+		return auditEntry{c.Actor, compute.OrgID{}, "model.set", c.ID, modelOf(c.Deployment, c.Prices)}, true
 	case command.RemoveModel:
 		return auditEntry{c.Actor, compute.OrgID{}, "model.remove", c.ID, ""}, true
 	case command.SetBillingMode:

@@ -3,6 +3,7 @@ package fsm_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"berth/compute"
 	"berth/fsm/command"
@@ -115,7 +116,9 @@ func TestTrailsListMembers(t *testing.T) {
 // that a command which changes nothing has no line.
 func TestAuditSaysWhatChanged(t *testing.T) {
 	w := newestWorld(t)
-	dan := w.addUser("dan")
+	dan, chat := w.addUser("dan"), w.deployment()
+	w.pass(time.Minute)
+	w.must(command.SetNodeState{Term: w.term, Node: w.node("n2").ID, State: compute.NodeDown})
 	quota := compute.Quota{Org: w.org, Concurrent: 4, MilliGPU: 1500}
 	budget := compute.Budget{Org: w.org, MaxCredits: 5 * compute.Credit, Monthly: true, Enforce: true}
 	noted := budget
@@ -149,6 +152,23 @@ func TestAuditSaysWhatChanged(t *testing.T) {
 		{command.RemoveBudget{Actor: w.ada, Org: w.org}, w.org, "organization", "5 credits a month, enforced to none"},
 		{role(compute.OrgMember), w.org, dan.User.String(), "member"},
 		{role(compute.OrgAdmin), w.org, dan.User.String(), "member to admin"},
+		{
+			command.SetModel{Actor: w.root, ID: "chat", Deployment: chat},
+			compute.OrgID{},
+			"chat", chat.String() + ", 0 and 0 credits",
+		},
+		{
+			command.SetModel{Actor: w.root, ID: "chat", Deployment: chat, Prices: compute.TokenPrices{Prompt: compute.Credit}},
+			compute.OrgID{},
+			"chat", chat.String() + ", 0 and 0 credits to " + chat.String() + ", 1 and 0 credits",
+		},
+		{
+			command.SetBucketLimits{Actor: w.root, Org: w.org, MaxBytes: 100},
+			w.org,
+			w.org.String(), "0 bytes, 0 objects, 0 bytes of a user to 100 bytes, 0 objects, 0 bytes of a user",
+		},
+		{command.SetBrake{Actor: w.root, Share: new(70)}, compute.OrgID{}, "", "release false"},
+		{command.SetBrake{Actor: w.root, Release: true}, compute.OrgID{}, "", "release true"},
 	} {
 		lines := w.view().Trail(test.org).Lines
 		w.must(test.cmd)
@@ -177,6 +197,8 @@ func TestNothingIsNotAudited(t *testing.T) {
 		command.SetUser{Actor: w.root, User: w.ada.User, Disabled: new(false)},
 		command.SetBillingMode{Actor: w.root, Meter: w.view().Settings().Meter},
 		command.DrainNode{Actor: w.root, Node: w.node("n1").ID},
+		command.SetBrake{Actor: w.root, Share: new(0), Release: true},
+		command.SetBucketLimits{Actor: w.root, Org: w.org},
 	} {
 		w.must(cmd)
 	}

@@ -45,7 +45,7 @@ func (s *trail) settingsOf(cmd command.Command) (settings, bool) {
 	return s.recordOf(cmd)
 }
 
-// recordOf is settingsOf for users, organizations and nodes.
+// recordOf is settingsOf for users, organizations, nodes, models and buckets.
 func (s *trail) recordOf(cmd command.Command) (settings, bool) {
 	switch c := cmd.(type) {
 	case command.SetUser:
@@ -69,8 +69,40 @@ func (s *trail) recordOf(cmd command.Command) (settings, bool) {
 		if n, ok := s.view.nodes.Get(c.Node); ok {
 			return settings{hidden: fmt.Sprint(n.Drained, n.DrainBy)}, true
 		}
+	case command.SetBrake:
+		return settings{hidden: s.brakeOf()}, true
+	case command.SetModel:
+		m, ok := s.view.models.Get(c.ID)
+		if !ok {
+			return settings{}, true
+		}
+		return settings{shown: modelOf(m.Deployment, m.Prices)}, true
+	case command.SetBucketLimits:
+		var b compute.Bucket
+		if known, ok := s.view.buckets.Get(c.Org); ok {
+			b = *known
+		}
+		limits := fmt.Sprintf("%d bytes, %d objects, %d bytes of a user", b.MaxBytes, b.MaxObjects, b.UserMaxBytes)
+		return settings{shown: limits}, true
 	}
 	return settings{}, false
+}
+
+// brakeOf returns the share of the brake, since when it holds, and how many nodes are down that
+// no release has given up.
+func (s *trail) brakeOf() string {
+	b, lost := s.view.Brake(), 0
+	for n := range s.view.Nodes() {
+		if n.State == compute.NodeDown && !n.Drained && n.ChangedAt > b.ReleasedAt {
+			lost++
+		}
+	}
+	return fmt.Sprint(b.SharePercent, b.Since, lost)
+}
+
+// modelOf returns which deployment answers for a model, and at which prices.
+func modelOf(deployment compute.ExecutionID, prices compute.TokenPrices) string {
+	return fmt.Sprintf("%s, %s and %s credits", deployment, prices.Prompt, prices.Completion)
 }
 
 // pricedBy returns the resources that a command prices.
