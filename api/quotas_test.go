@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"berth/api/wire"
@@ -53,4 +54,37 @@ func TestAvailableHardware(t *testing.T) {
 	if got := names(); len(got) != 0 {
 		t.Errorf("all nodes are down: %v", got)
 	}
+}
+
+// TestDeniedHardware checks what members see of hardware profiles that an operator denies or limits,
+// and that work there is refused.
+func TestDeniedHardware(t *testing.T) {
+	w := newWorld(t)
+	w.mustDo("POST", "/admin/quotas", rootToken, map[string]any{
+		"org": "ada-lab", "hardware_profile": "A100", "allowed": false,
+	}, nil)
+	w.mustDo("POST", "/admin/quotas", rootToken, map[string]any{
+		"org": "ada-lab", "hardware_profile": "t4.2x", "max_concurrent": 3,
+	}, nil)
+	var got wire.Quotas
+	w.mustDo("GET", "/user/quotas", w.adaKey, nil, &got)
+	for _, q := range got.Quotas {
+		denied := strings.HasPrefix(q.HardwareProfile, "gpu.a100")
+		if q.Allowed == denied || (q.MaxConcurrent == 3) != (q.HardwareProfile == "gpu.t4.2x") {
+			t.Errorf("got %+v", q)
+		}
+	}
+	limits := slices.DeleteFunc(got.Limits, func(l wire.Limit) bool { return l.Scope != "hardware_profile" })
+	if len(limits) != 2 || *limits[0].Profile != "gpu.a100" || limits[0].Allowed || *limits[1].Profile != "gpu.t4.2x" ||
+		!limits[1].Allowed || limits[1].MaxConcurrent != 3 || got.MaxGPUs != 10 {
+		t.Errorf("the limits are %+v, and max_gpus is %d", limits, got.MaxGPUs)
+	}
+	var open wire.AvailableHardware
+	w.mustDo("GET", "/user/quotas/available-hardware", w.adaKey, nil, &open)
+	if slices.ContainsFunc(open.Profiles, func(name string) bool { return strings.HasPrefix(name, "gpu.a100") }) {
+		t.Errorf("available are %v", open.Profiles)
+	}
+	w.want(403, "profile_denied", "POST", "/execution/streaming/start", w.adaKey, map[string]any{
+		"code": "print()", "execution_type": "a100.2x",
+	})
 }

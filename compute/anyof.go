@@ -61,6 +61,49 @@ func (e *Execution) Take(gpuType string) bool {
 	return true
 }
 
+// On returns e as it is once it has shares of the GPUs of n: with the type that it gets.
+func (e *Execution) On(n *Node, shares []GPUShare) *Execution {
+	if len(shares) == 0 || !e.AnyOf() {
+		return e
+	}
+	at := slices.IndexFunc(n.GPUs, func(g GPU) bool { return g.ID == shares[0].GPU })
+	if at < 0 {
+		return e
+	}
+	placed := *e
+	placed.Take(n.GPUs[at].Type)
+	return &placed
+}
+
+// Narrowed returns the request of e, which waits, without those of its GPU types on which it
+// would be refused, which is asked for e as it would be there. If none is left it returns the
+// whole request, and why: for a limit rather than because the types are denied.
+func (e *Execution) Narrowed(refused func(placed *Execution) Reason) (Request, Reason) {
+	if !e.AnyOf() || e.Request.GPUType != "" {
+		return e.Request, ReasonNone
+	}
+	var open []string
+	why := ReasonNone
+	for _, name := range e.Request.AnyOf {
+		placed := *e
+		if !placed.Take(name) {
+			continue
+		}
+		switch reason := refused(&placed); {
+		case reason == ReasonNone:
+			open = append(open, name)
+		case why == ReasonNone || why == ReasonProfileDenied:
+			why = reason
+		}
+	}
+	if len(open) == 0 {
+		return e.Request, why
+	}
+	r := e.Request
+	r.AnyOf = open
+	return r, ReasonNone
+}
+
 // changeType sets the type and the price of e. The cost of its owed time stays the same.
 func (e *Execution) changeType(gpuType string, price Price) {
 	if p, err := ParseProfile(e.Profile); err == nil {

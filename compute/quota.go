@@ -1,6 +1,9 @@
 package compute
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Limits of quotas.
 const (
@@ -8,8 +11,8 @@ const (
 	MaxWeight     = 10_000 // A hundred times the default.
 )
 
-// Quota is the operator's limits for an organization, one of its API keys or
-// one of its tags.
+// Quota is the operator's limits for an organization, one of its API keys, one of
+// its tags, or the hardware profiles that it uses.
 type Quota struct {
 	Org        OrgID   `cbor:"1,keyasint"`
 	Key        KeyID   `cbor:"2,keyasint,omitempty"` // Zero unless the quota is for an API key.
@@ -18,10 +21,15 @@ type Quota struct {
 	MilliGPU   int64   `cbor:"5,keyasint,omitempty"` // Thousandths of GPUs held at once; 0 for no limit.
 	Weight     int     `cbor:"6,keyasint,omitempty"` // Weight in fair share, organizations only; 0 for DefaultWeight.
 	ChangedAt  Instant `cbor:"7,keyasint,omitempty"`
+
+	// Profile is the canonical name of a hardware profile, "" unless the quota is for one. One
+	// without a size stands for all sizes of its type: gpu.h100 also for gpu.h100.2x.
+	Profile string `cbor:"8,keyasint,omitempty"`
+	Denied  bool   `cbor:"9,keyasint,omitempty"` // The organization may not use the profile.
 }
 
-// Load is the resources held by the live attempts of an organization, a key or
-// a tag.
+// Load is the resources held by the live attempts of an organization, a key, a
+// tag or a hardware profile.
 type Load struct {
 	Attempts int
 	MilliGPU int64
@@ -50,6 +58,8 @@ func (r *Request) HeldMilliGPU() int64 {
 func (q *Quota) Refuses(l Load, e *Execution) Reason {
 	held := e.Request.HeldMilliGPU()
 	switch {
+	case q.Denied:
+		return ReasonProfileDenied
 	case q.Concurrent > 0 && l.Attempts >= q.Concurrent:
 		return q.concurrency()
 	case q.MilliGPU > 0 && held > 0 && l.MilliGPU+held > q.MilliGPU:
@@ -65,14 +75,38 @@ func (q *Quota) concurrency() Reason {
 		return ReasonKeyConcurrency
 	case q.Tag != "":
 		return ReasonTagConcurrency
+	case q.Profile != "":
+		return ReasonProfileConcurrency
 	}
 	return ReasonOrgConcurrency
 }
 
-// AppliesTo reports whether e counts toward q.
+// AppliesTo reports whether e counts toward q. Work that accepts several GPU types counts
+// toward a quota for a hardware profile only once it has one.
 func (q *Quota) AppliesTo(e *Execution) bool {
-	if q.Org != e.Org || !q.Key.IsZero() && q.Key != e.Key {
+	if q.Org != e.Org || !q.Key.IsZero() && q.Key != e.Key || q.Profile != "" && !covers(q.Profile, e.Profile) {
 		return false
 	}
 	return q.Tag == "" || slices.Contains(e.Tags, q.Tag)
 }
+
+// covers reports whether a quota for one hardware profile is for another one too.
+func covers(profile, other string) bool {
+	return profile == other || profile == ProfileType(other)
+}
+
+// ProfileType returns the canonical name of a hardware profile without its size: gpu.h100
+// for gpu.h100.2x.
+func ProfileType(name string) string {
+	start := 0
+	if strings.HasPrefix(name, gpuPrefix) {
+		start = len(gpuPrefix)
+	}
+	if end := strings.IndexByte(name[start:], '.'); end >= 0 {
+		return name[:start+end]
+	}
+	return name
+}
+
+// gpuPrefix begins the canonical names of hardware profiles with GPUs.
+const gpuPrefix = "gpu."

@@ -42,7 +42,7 @@ const (
 	// More reasons to wait.
 	ReasonKeyConcurrency // Its API key is at its concurrency limit.
 	ReasonTagConcurrency // One of its tags is at its concurrency limit.
-	ReasonQuotaGPUs      // The organization, key or tag is at its limit of GPUs.
+	ReasonQuotaGPUs      // The organization, key, tag or hardware profile is at its limit of GPUs.
 
 	// ReasonPreempted is for an attempt that was preempted by work of a higher
 	// priority, and for its requeued execution.
@@ -79,6 +79,9 @@ const (
 	// ReasonEngineDown is for an execution in containers that only nodes could host whose
 	// engines do not answer.
 	ReasonEngineDown
+
+	ReasonProfileDenied      // The organization may not use its hardware profile.
+	ReasonProfileConcurrency // The organization is at its concurrency limit for its hardware profile.
 )
 
 var reasonNames = names{
@@ -90,16 +93,17 @@ var reasonNames = names{
 	"earlier_run", "no_capacity", "stopped_early", "deadline_passed",
 	"key_concurrency", "tag_concurrency", "quota_gpus", "preempted", "drained",
 	"retry", "packages", "not_ready", "replicas_ended",
-	"environment", "image", "no_engine", "trusted_only", "engine_down",
+	"environment", "image", "no_engine", "trusted_only", "engine_down", "profile_denied", "profile_concurrency",
 }
 
 // Reasons is the number of reasons.
-const Reasons = int(ReasonEngineDown) + 1
+const Reasons = int(ReasonProfileConcurrency) + 1
 
 // Waits reports whether an execution can wait for r.
 func (r Reason) Waits() bool {
 	return ReasonNone < r && r <= ReasonNodeUnreached || r == ReasonEarlierRun ||
-		ReasonKeyConcurrency <= r && r <= ReasonRetry || r == ReasonEnvironment || r == ReasonEngineDown
+		ReasonKeyConcurrency <= r && r <= ReasonRetry || r == ReasonEnvironment ||
+		ReasonEngineDown <= r && r <= ReasonProfileConcurrency
 }
 
 // String returns the stable snake_case name, "" for none.

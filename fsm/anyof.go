@@ -78,9 +78,13 @@ func (v resolver) prepareAny(e *compute.Execution) *compute.Error {
 		return refusal
 	}
 	var left []string
+	var denied *compute.Error
 	e.GPUTypes = nil
 	for _, name := range names {
 		t, r, refusal := v.acceptType(e, p, name)
+		if refusal != nil && refusal.Code == compute.CodeForbidden {
+			denied, refusal.Message = refusal, "the organization may not use it"
+		}
 		if refusal != nil {
 			left = append(left, name+": "+refusal.Message)
 			continue
@@ -93,6 +97,10 @@ func (v resolver) prepareAny(e *compute.Execution) *compute.Error {
 		}
 		e.Request.GPUs, e.Request.MilliGPU, e.Request.MinVRAMMiB = r.GPUs, r.MilliGPU, r.MinVRAMMiB
 		e.GPUTypes = append(e.GPUTypes, t)
+	}
+	if len(e.GPUTypes) == 0 && denied != nil {
+		return compute.Errorf(compute.CodeForbidden, "no GPU type fits that the organization may use: %s",
+			strings.Join(left, "; ")).Named(denied.Detail)
 	}
 	if len(e.GPUTypes) == 0 {
 		return compute.Errorf(compute.CodeInvalid, "no GPU type fits: %s",
@@ -173,6 +181,9 @@ func (v resolver) acceptType(
 	r, price, refusal := v.size(p)
 	if refusal == nil {
 		refusal = v.view.needs(e, p, &r)
+	}
+	if refusal == nil {
+		refusal = v.view.admitProfile(e.Org, p.String())
 	}
 	return compute.AcceptedType{Type: name, Price: price}, r, refusal
 }

@@ -275,7 +275,7 @@ func (s *execution) sizeSingle(e *compute.Execution) *compute.Error {
 		return refusal
 	}
 	e.Profile, e.Request, e.Price = p.String(), r, price
-	return nil
+	return s.view.admitProfile(e.Org, e.Profile)
 }
 
 // limitTime shortens the time limit of e so that its ceiling of credits buys

@@ -17,11 +17,16 @@ func (s *placement) commitPlan(c command.CommitPlan) command.Result {
 		if !ok || e.Status != compute.StatusQueued {
 			continue // Stopped meanwhile, or placed already.
 		}
-		if why := s.quota.overQuota(e); why != compute.ReasonNone {
+		n, ok := nodes.get(a.Node)
+		placed := e
+		if ok {
+			placed = e.On(n, a.GPUs)
+		}
+		if why := s.quota.overQuota(placed); why != compute.ReasonNone {
 			s.wait(e, why)
 			continue
 		}
-		if n, ok := nodes.get(a.Node); ok && fits(e.Request, n, a.GPUs) && acceptable(e, n, a.GPUs) {
+		if ok && fits(e.Request, n, a.GPUs) && acceptable(e, n, a.GPUs) {
 			s.place(e, nodes.change(n), a, c.ViewIndex)
 			r.Count++
 		}

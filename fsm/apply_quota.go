@@ -17,22 +17,25 @@ const (
 )
 
 // scope identifies a quota and the load of its live attempts: an organization, one of
-// its keys or one of its tags.
+// its keys, one of its tags or a hardware profile.
 type scope struct {
-	org compute.OrgID
-	key compute.KeyID
-	tag string
+	org     compute.OrgID
+	key     compute.KeyID
+	tag     string
+	profile string
 }
 
 func byScope(a, b scope) int {
-	return cmp.Or(byOrg(a.org, b.org), byKey(a.key, b.key), strings.Compare(a.tag, b.tag))
+	return cmp.Or(byOrg(a.org, b.org), byKey(a.key, b.key), strings.Compare(a.tag, b.tag),
+		strings.Compare(a.profile, b.profile))
 }
 
-func scopeOf(q *compute.Quota) scope { return scope{q.Org, q.Key, q.Tag} }
+func scopeOf(q *compute.Quota) scope { return scope{q.Org, q.Key, q.Tag, q.Profile} }
 
 // scopesOf returns the scopes that e counts in while it has a place.
 func scopesOf(e *compute.Execution) []scope {
-	out := append(make([]scope, 0, 2+len(e.Tags)), scope{org: e.Org})
+	const most = 4 // Without tags.
+	out := append(make([]scope, 0, most+len(e.Tags)), scope{org: e.Org})
 	if !e.Key.IsZero() {
 		out = append(out, scope{org: e.Org, key: e.Key})
 	}
@@ -40,6 +43,10 @@ func scopesOf(e *compute.Execution) []scope {
 		if !slices.Contains(e.Tags[:i], tag) {
 			out = append(out, scope{org: e.Org, tag: tag})
 		}
+	}
+	kind := compute.ProfileType(e.Profile)
+	if out = append(out, scope{org: e.Org, profile: kind}); kind != e.Profile {
+		out = append(out, scope{org: e.Org, profile: e.Profile})
 	}
 	return out
 }
@@ -65,8 +72,8 @@ func (s *quota) load(e *compute.Execution, sign int) {
 	}
 }
 
-// setQuota replaces the quota of an organization, a key or a tag. A quota that grants
-// nothing of its own is forgotten.
+// setQuota replaces the quota of an organization, a key, a tag or a hardware profile. A
+// quota that says nothing of its own is forgotten.
 func (s *quota) setQuota(c command.SetQuota) command.Result {
 	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
 		return command.Result{Refusal: refusal}
@@ -76,7 +83,7 @@ func (s *quota) setQuota(c command.SetQuota) command.Result {
 		return command.Result{Refusal: refusal}
 	}
 	q.ChangedAt = 0
-	if q == (compute.Quota{Org: q.Org, Key: q.Key, Tag: q.Tag}) {
+	if q == (compute.Quota{Org: q.Org, Key: q.Key, Tag: q.Tag, Profile: q.Profile}) {
 		s.view.quotas.Drop(scopeOf(&q))
 		return command.Result{ID: q.Org.UUID}
 	}
@@ -94,23 +101,49 @@ func (s *quota) checkQuota(q *compute.Quota) *compute.Error {
 	known = known && org.DeletedAt.IsZero()
 	_, owns := s.view.Key(q.Org, q.Key)
 	_, replaces := s.view.quotas.Get(scopeOf(q))
-	part := !q.Key.IsZero() || q.Tag != ""
+	parts := 0
+	for _, set := range []bool{!q.Key.IsZero(), q.Tag != "", q.Profile != ""} {
+		if set {
+			parts++
+		}
+	}
 	switch {
 	case !known:
 		return compute.Errorf(compute.CodeNotFound, "organization not found").Named("org_unknown")
 	case !q.Key.IsZero() && !owns:
 		return compute.Errorf(compute.CodeNotFound, "API key not found").Named("key_not_found")
-	case !q.Key.IsZero() && q.Tag != "":
-		return invalid("a quota is of an organization, of one of its keys or of one of its tags")
+	case parts > 1:
+		return invalid("a quota is of an organization, one of its keys, one of its tags or a hardware profile")
 	case len(q.Tag) > maxTag:
 		return invalid("a tag has at most %d bytes", maxTag)
 	case q.Concurrent < 0 || q.MilliGPU < 0 || q.MilliGPU > maxMilliGPU:
 		return invalid("limits are 0, for none, or above")
-	case q.Weight < 0 || q.Weight > compute.MaxWeight || part && q.Weight != 0:
+	case q.Weight < 0 || q.Weight > compute.MaxWeight || parts > 0 && q.Weight != 0:
 		return invalid("a weight is 1 to %d, and an organization's only", compute.MaxWeight)
+	case q.Denied && (q.Profile == "" || q.Concurrent > 0 || q.MilliGPU > 0):
+		return invalid("a hardware profile, and nothing else, is denied; then it has no limits")
 	case !replaces && s.countQuotas(q.Org) >= maxQuotas:
 		return compute.Errorf(compute.CodeForbidden,
 			"the organization has %d quotas, which is the limit", maxQuotas).Named("too_many_quotas")
+	}
+	return s.view.checkQuotaProfile(q.Profile)
+}
+
+// checkQuotaProfile refuses a quota for a hardware profile of an unknown type, and for one
+// that is not named as executions name it.
+func (v *View) checkQuotaProfile(name string) *compute.Error {
+	if name == "" {
+		return nil
+	}
+	p, err := compute.ParseProfile(name)
+	_, _, priced := v.PriceOf(p.GPUType)
+	switch {
+	case err != nil || p.String() != name || p.GPUType == compute.AnyGPU:
+		return compute.Errorf(compute.CodeInvalid, "hardware_profile is the name of a hardware profile such as "+
+			"gpu.h100, for all its sizes, or gpu.h100.8x, not %q", name).Named("unknown_profile")
+	case p.IsGPU() && !priced:
+		why := "no node has GPUs of type \"" + p.GPUType + "\"" + v.suggestion(p.GPUType)
+		return resolver{v}.unknownProfile(why, "unknown_profile")
 	}
 	return nil
 }
@@ -126,8 +159,8 @@ func (s *quota) countQuotas(org compute.OrgID) int {
 	return n
 }
 
-// Quotas returns the quotas of an organization: its own, with the cluster's
-// limits where it has none, and then those of its keys and tags.
+// Quotas returns the quotas of an organization: its own, with the cluster's limits where
+// it has none, and then those of hardware profiles, tags and keys.
 func (v *View) Quotas(org compute.OrgID) []compute.Quota {
 	own := compute.Quota{Org: org}
 	var parts []compute.Quota
@@ -175,7 +208,7 @@ func (v *quotaTables) Load(q compute.Quota) compute.Load {
 func (s *quota) overQuota(e *compute.Execution) compute.Reason {
 	for _, at := range scopesOf(e) {
 		q, ok := s.view.quotas.Get(at)
-		own := compute.Quota{Org: at.org, Key: at.key, Tag: at.tag}
+		own := compute.Quota{Org: at.org, Key: at.key, Tag: at.tag, Profile: at.profile}
 		if ok {
 			own = *q
 		}
@@ -189,4 +222,44 @@ func (s *quota) overQuota(e *compute.Execution) compute.Reason {
 		}
 	}
 	return compute.ReasonNone
+}
+
+// Denies reports whether an organization may not use a hardware profile, or any of its type.
+func (v *quotaTables) Denies(org compute.OrgID, profile string) bool {
+	kind := compute.ProfileType(profile)
+	if q, ok := v.quotas.Get(scope{org: org, profile: kind}); ok && q.Denied {
+		return true
+	}
+	if kind == profile {
+		return false
+	}
+	q, ok := v.quotas.Get(scope{org: org, profile: profile})
+	return ok && q.Denied
+}
+
+// admitProfile refuses work of an organization on a hardware profile that it may not use.
+func (v *View) admitProfile(org compute.OrgID, profile string) *compute.Error {
+	if !v.Denies(org, profile) {
+		return nil
+	}
+	open := slices.DeleteFunc(v.Profiles(), func(name string) bool { return v.Denies(org, name) })
+	return compute.Errorf(compute.CodeForbidden, "the organization may not use %s: choose one of %s, or ask the operator",
+		profile, cmp.Or(strings.Join(open, ", "), "none")).Named("profile_denied")
+}
+
+// admitHardware refuses to start more of e where its organization may use none of the
+// hardware that e accepts.
+func (v *View) admitHardware(e *compute.Execution) *compute.Error {
+	if !e.AnyOf() {
+		return v.admitProfile(e.Org, e.Profile)
+	}
+	var refusal *compute.Error
+	for _, t := range e.GPUTypes {
+		placed := *e
+		placed.Take(t.Type)
+		if refusal = v.admitProfile(e.Org, placed.Profile); refusal == nil {
+			return nil
+		}
+	}
+	return refusal
 }

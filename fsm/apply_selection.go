@@ -41,6 +41,9 @@ func (s *selection) prepareSelection(e *compute.Execution) *compute.Error {
 	}
 	slices.Sort(types)
 	types = slices.Compact(types)
+	if refusal := s.view.admitTypes(e.Org, types); refusal != nil {
+		return refusal
+	}
 	if limit := s.view.meta.Settings.SelectionMax; limit > 0 && len(types) > limit {
 		return compute.Errorf(compute.CodeInvalid,
 			"at most %d GPU types are tried at once", limit).Named("gpu_types")
@@ -55,6 +58,20 @@ func (s *selection) prepareSelection(e *compute.Execution) *compute.Error {
 		Repeats: asked.Repeats, Deadline: asked.Deadline, Complete: asked.Complete,
 	}
 	return nil
+}
+
+// admitTypes refuses a GPU selection of types that its organization may not use, any of them:
+// those that it names, or all of known nodes.
+func (v *View) admitTypes(org compute.OrgID, types []string) (refusal *compute.Error) {
+	if len(types) == 0 {
+		types = v.GPUTypes()
+	}
+	for _, kind := range types {
+		if refusal = v.admitProfile(org, "gpu."+kind); refusal == nil {
+			return nil
+		}
+	}
+	return refusal
 }
 
 // asRefusal returns the error that a view's method made.
@@ -123,6 +140,10 @@ func (s *selection) childrenOf(parent *compute.Execution, asked []command.Child,
 		p, r, price, err := s.view.Resolve(c.Profile)
 		if err != nil {
 			left = append(left, c.Profile+": not available")
+			continue
+		}
+		if s.view.Denies(parent.Org, p.String()) {
+			left = append(left, c.Profile+": the organization may not use it")
 			continue
 		}
 		if s.view.needCapability(p, parent.MinCapability) != nil {

@@ -337,12 +337,15 @@ func (s *service) scaleService(c command.ScaleService) command.Result {
 	return command.Result{Execution: parent.ID, Status: s.statusOf(parent.ID), Count: c.Replicas}
 }
 
-// admitReplicas refuses an actor with a ceiling, its API key's or its own, where it would start
-// replicas that do not count toward it: they are charged to the key and the member that created
-// the service.
+// admitReplicas refuses more replicas on hardware that the organization may not use. It refuses
+// them to an actor with a ceiling, its API key's or its own, toward which they do not count: they
+// are charged to the key and the member that created the service.
 func (s *service) admitReplicas(a command.Actor, parent *compute.Execution) *compute.Error {
 	if s.view.Format() < format.Rotation {
 		return nil
+	}
+	if refusal := s.view.admitHardware(parent); refusal != nil {
+		return refusal
 	}
 	if parent.Key != a.Key && s.access.admitUnlimited(a) != nil {
 		return compute.Errorf(compute.CodeForbidden,

@@ -239,6 +239,9 @@ func quotaTarget(q *compute.Quota) string {
 	if q.Tag != "" {
 		return "tag " + q.Tag
 	}
+	if q.Profile != "" {
+		return "hardware profile " + q.Profile
+	}
 	return budgetTarget(q.Key, compute.UserID{})
 }
 

@@ -135,6 +135,9 @@ func limitsOf(q *compute.Quota) string {
 		return "no limits"
 	}
 	var limits []string
+	if q.Denied {
+		limits = append(limits, "denied")
+	}
 	if q.Concurrent > 0 {
 		limits = append(limits, fmt.Sprintf("%d executions", q.Concurrent))
 	}

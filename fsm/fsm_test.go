@@ -134,7 +134,7 @@ func TestMetrics(t *testing.T) {
 		Waiting: []compute.Waiting{{Execution: busy, Reason: compute.ReasonGPUsBusy}},
 	}})
 	count, err := testutil.GatherAndCount(reg)
-	if want := compute.Statuses*7 + 17 + 1 + 10 + 1 + 3 + 2; err != nil || count != want {
+	if want := compute.Statuses*7 + 19 + 1 + 10 + 1 + 3 + 2; err != nil || count != want {
 		t.Errorf("%d series, want %d: %v", count, want, err)
 	}
 	got := series(t, reg)

@@ -736,12 +736,12 @@ func (h *historian) memberThing(a command.Actor, op command.Op) {
 	}
 }
 
-// quotaThing changes a quota of an organization, a key or a tag.
+// quotaThing changes a quota of an organization, a key, a tag or a hardware profile.
 func (h *historian) quotaThing(a command.Actor, op command.Op) {
 	q := compute.Quota{
 		Org: a.Org, Concurrent: h.rng.IntN(5) - h.rng.IntN(2), MilliGPU: int64(h.rng.IntN(4)) * 1500,
 	}
-	switch keys := h.view().Keys(a.Org); h.rng.IntN(3) {
+	switch keys := h.view().Keys(a.Org); h.rng.IntN(4) {
 	case 0:
 		q.Weight = h.rng.IntN(300)
 	case 1:
@@ -749,6 +749,13 @@ func (h *historian) quotaThing(a command.Actor, op command.Op) {
 	case 2:
 		if len(keys) > 0 {
 			q.Key = keys[h.rng.IntN(len(keys))].ID
+		}
+	case 3:
+		if h.view().Format() >= format.Rotation {
+			q.Profile = pick(h, "gpu.t4", "gpu.t4.2x", "gpu.h100", "gpu.a100.500m", "cpu")
+		}
+		if q.Profile != "" && h.chance(4) {
+			q.Concurrent, q.MilliGPU, q.Denied = 0, 0, true
 		}
 	}
 	h.send(command.SetQuota{Op: op, Actor: pick(h, h.root, h.root, a), Quota: q})

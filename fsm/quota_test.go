@@ -2,6 +2,7 @@ package fsm_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,6 +59,112 @@ func TestQuotasAreCheckedWhenAPlanIsApplied(t *testing.T) {
 	}
 }
 
+// profile sets the quota of a hardware profile for the organization.
+func (w *world) profile(name string, q compute.Quota) {
+	w.Helper()
+	q.Org, q.Profile = w.org, name
+	w.quota(q)
+}
+
+// TestDeniedHardware checks that no work enters on hardware that its organization may not use,
+// that work which accepts other hardware too gets that, and that other organizations are as before.
+func TestDeniedHardware(t *testing.T) {
+	w := newestWorld(t)
+	service, stopped := w.service(), w.deployment()
+	w.must(command.ChangeDeployment{Actor: w.ada, Deployment: stopped})
+	w.profile("gpu.a100", compute.Quota{Denied: true})
+	w.profile("gpu.t4.2x", compute.Quota{Denied: true})
+	denied := func(c command.Command) {
+		t.Helper()
+		w.refused(c, compute.CodeForbidden, "profile_denied")
+	}
+	python := func(profile string, change ...func(*compute.Execution)) command.Submit {
+		c := w.python(profile)
+		c.Op = command.Op{}
+		for _, f := range change {
+			f(&c.Execution)
+		}
+		return c
+	}
+	selects := func(types ...string) func(*compute.Execution) {
+		return func(e *compute.Execution) {
+			e.Kind, e.Selection = compute.KindSelection, &compute.Selection{GPUTypes: types}
+		}
+	}
+	for _, profile := range []string{"a100", "gpu.a100.2x", "A100.500m", "t4.2x"} {
+		denied(python(profile))
+	}
+	denied(python("any", anyOf("a100")))
+	denied(python("any.2x", anyOf("a100", "t4")))
+	denied(python("", selects("a100")))
+	mixed := w.must(python("any", anyOf("a100", "t4"))).Execution
+	if e := w.get(mixed); pricesOf(e) != "t4=0.0001" || !strings.Contains(e.Detail, "a100: the organization may not use it") {
+		t.Errorf("of two types it accepts %q, %q", pricesOf(e), e.Detail)
+	}
+	parent := w.must(python("", selects("a100", "t4"))).Execution
+	if r := w.must(w.take(parent, "gpu.a100", "gpu.t4")); r.Count != 1 {
+		t.Errorf("%d types of two are tried, one is allowed", r.Count)
+	}
+	w.must(python("t4"))
+	c := python("a100")
+	c.Actor = w.other
+	w.must(c)
+	w.profile("cpu", compute.Quota{Denied: true})
+	deployment := w.deploymentCommand()
+	deployment.Op = command.Op{} // Refusals are not remembered.
+	denied(deployment)
+	denied(command.ScaleService{Actor: w.ada, Service: service, Replicas: 3})
+	denied(command.ChangeDeployment{Actor: w.ada, Deployment: stopped, Start: true})
+	w.must(command.ScaleService{Actor: w.ada, Service: service, Replicas: 1})
+	w.profile("cpu", compute.Quota{})
+	w.must(command.ChangeDeployment{Actor: w.ada, Deployment: stopped, Start: true})
+	for _, name := range w.view().GPUTypes() {
+		w.profile("gpu."+name, compute.Quota{Denied: true})
+	}
+	denied(python("", selects()))
+	denied(python("any"))
+}
+
+// TestHardwareQuotas checks that work on a hardware profile at its limit waits, that a quota of a
+// type counts all its sizes, and that work of several types counts toward the one that it gets.
+func TestHardwareQuotas(t *testing.T) {
+	w := newestWorld(t)
+	tryPlace := func(id compute.ExecutionID, node string) compute.Reason {
+		w.must(command.CommitPlan{Term: 1, Plan: compute.Plan{Assignments: []compute.Assignment{w.assign(id, node)}}})
+		return w.get(id).Reason
+	}
+	several := w.submit("any", anyOf("a100", "t4"))
+	w.place("n2", several)
+	w.profile("gpu.a100", compute.Quota{Concurrent: 2})
+	w.profile("gpu.a100.2x", compute.Quota{MilliGPU: 2000})
+	w.place("n2", w.submit("a100.2x"))
+	for name, want := range map[string]compute.Load{
+		"gpu.a100": {Attempts: 2, MilliGPU: 3000}, "gpu.a100.2x": {Attempts: 1, MilliGPU: 2000}, "gpu.t4": {},
+	} {
+		if got := w.view().Load(compute.Quota{Org: w.org, Profile: name}); got != want {
+			t.Errorf("%s holds %+v, want %+v", name, got, want)
+		}
+	}
+	either := w.submit("any", anyOf("a100", "t4"))
+	if why := tryPlace(either, "n2"); why != compute.ReasonProfileConcurrency {
+		t.Errorf("a third one on the type waits for %q", why)
+	}
+	w.place("n3", either)
+	w.must(w.ended(several, compute.StatusCompleted, time.Second))
+	if why := tryPlace(w.submit("a100.2x"), "n2"); why != compute.ReasonQuotaGPUs {
+		t.Errorf("more GPUs of the profile wait for %q", why)
+	}
+	w.profile("gpu.a100", compute.Quota{Denied: true})
+	queued := w.submit("t4")
+	w.profile("gpu.t4", compute.Quota{Denied: true})
+	if why := tryPlace(queued, "n3"); why != compute.ReasonProfileDenied {
+		t.Errorf("queued work on hardware that is denied meanwhile waits for %q", why)
+	}
+	if err := w.view().Check(); err != nil {
+		t.Error(err)
+	}
+}
+
 func tagged(tags ...string) func(*compute.Execution) {
 	return func(e *compute.Execution) { e.Tags = tags }
 }
@@ -100,6 +207,13 @@ func TestSetQuota(t *testing.T) {
 		{compute.Quota{Org: w.org, MilliGPU: -1}, compute.CodeInvalid, "quota"},
 		{compute.Quota{Org: w.org, Weight: compute.MaxWeight + 1}, compute.CodeInvalid, "quota"},
 		{compute.Quota{Org: w.org, Tag: "red", Weight: 1}, compute.CodeInvalid, "quota"},
+		{compute.Quota{Org: w.org, Denied: true}, compute.CodeInvalid, "quota"},
+		{compute.Quota{Org: w.org, Profile: "gpu.t4", Weight: 1}, compute.CodeInvalid, "quota"},
+		{compute.Quota{Org: w.org, Profile: "gpu.t4", Tag: "red"}, compute.CodeInvalid, "quota"},
+		{compute.Quota{Org: w.org, Profile: "gpu.t4", Denied: true, Concurrent: 1}, compute.CodeInvalid, "quota"},
+		{compute.Quota{Org: w.org, Profile: "t4", Denied: true}, compute.CodeInvalid, "unknown_profile"},
+		{compute.Quota{Org: w.org, Profile: "gpu.any", Denied: true}, compute.CodeInvalid, "unknown_profile"},
+		{compute.Quota{Org: w.org, Profile: "gpu.tea", Denied: true}, compute.CodeInvalid, "unknown_profile"},
 	} {
 		w.refused(command.SetQuota{Actor: w.root, Quota: tt.quota}, tt.code, tt.detail)
 	}

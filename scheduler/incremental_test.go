@@ -9,6 +9,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm/command"
+	"berth/fsm/format"
 	"berth/scheduler"
 	"berth/testsize"
 )
@@ -34,11 +35,13 @@ type story struct {
 func newStory(tb testing.TB, seed uint64) *story {
 	s := &story{rng: rand.New(rand.NewPCG(seed, 77)), packer: scheduler.NewPacker(), nodes: 1}
 	s.simulation = newSimulation(tb, s.hardware())
+	s.must(command.SetFormat{Term: 1, Format: format.Newest})
 	for range s.rng.IntN(4) {
 		s.join()
 	}
 	s.users = []command.Actor{s.actor, s.user("bob"), s.user("cyd")}[:1+s.rng.IntN(3)]
-	s.profiles = some(s.rng, 5, "t4", "t4.2x", "t4.4x", "t4.500m", "t4.300m", "h100", "h100.2x", "h100.4x", "a100", "cpu", "cpu.4x", "cpu.8x")
+	s.profiles = some(s.rng, 5, "t4", "t4.2x", "t4.4x", "t4.500m", "t4.300m", "h100", "h100.2x", "h100.4x", "a100", "cpu", "cpu.4x", "cpu.8x",
+		"any", "any.2x", "any.500m")
 	s.limits = some(s.rng, 2, time.Minute, 10*time.Minute, 2*time.Hour)
 	s.tags = some(s.rng, 2, nil, []string{"red"}, []string{"blue", "red"}, []string{"green"})
 	s.priorities = some(s.rng, 3, 0, 0, 10, 20)
@@ -135,7 +138,14 @@ func (s *story) change() {
 		if s.nodes < 6 {
 			s.join()
 		}
-	case 4, 5:
+	case 4:
+		q := compute.Quota{Org: one(s.rng, s.users).Org, Denied: s.rng.IntN(4) == 0}
+		q.Profile = one(s.rng, []string{"gpu.t4", "gpu.t4.2x", "gpu.h100", "gpu.h100.2x", "gpu.a100", "cpu", "cpu.4x"})
+		if !q.Denied {
+			q.Concurrent, q.MilliGPU = []int{0, 1, 2, 5}[s.rng.IntN(4)], []int64{0, 0, 500, 2000}[s.rng.IntN(4)]
+		}
+		s.apply(command.SetQuota{Op: s.op(), Actor: root, Quota: q})
+	case 5:
 		q := compute.Quota{Org: one(s.rng, s.users).Org}
 		if q.Tag = []string{"", "red", "blue", "green"}[s.rng.IntN(4)]; q.Tag == "" {
 			q.Weight = []int{0, 50, 300}[s.rng.IntN(3)]
@@ -192,6 +202,7 @@ func (s *story) check() compute.Plan {
 // while another pass reads the whole queue and decides about every execution.
 func TestIncrementalPlanIsTheFullOne(t *testing.T) {
 	var assigned, preempted, waiting, ahead int
+	profiles := map[compute.Reason]int{}
 	for seed := range testsize.Pick(uint64(150), 10_000) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			s := newStory(t, seed)
@@ -202,6 +213,9 @@ func TestIncrementalPlanIsTheFullOne(t *testing.T) {
 					assigned += len(plan.Assignments)
 					preempted += len(plan.Preemptions)
 					waiting += len(plan.Waiting)
+					for _, w := range plan.Waiting {
+						profiles[w.Reason]++
+					}
 					if len(plan.Assignments) > 0 && s.machine.View().QueueLen() > 0 {
 						ahead++
 					}
@@ -210,7 +224,8 @@ func TestIncrementalPlanIsTheFullOne(t *testing.T) {
 		})
 	}
 	t.Logf("%d assigned, %d preempted, %d with a new reason to wait, %d plans before others that wait", assigned, preempted, waiting, ahead)
-	if assigned == 0 || preempted == 0 || waiting == 0 || ahead == 0 {
+	if assigned == 0 || preempted == 0 || waiting == 0 || ahead == 0 ||
+		profiles[compute.ReasonProfileDenied] == 0 || profiles[compute.ReasonProfileConcurrency] == 0 {
 		t.Error("the histories do not reach everything that a plan has")
 	}
 }

@@ -152,7 +152,8 @@ type pass struct {
 // decide places one execution and reports whether it did. Otherwise it records
 // the reason to wait.
 func (s *pass) decide(e *compute.Execution) (placed bool) {
-	q := s.packer.types.Shape(&e.Request)
+	request, refused := s.quotas.open(e)
+	q := s.packer.types.Shape(&request)
 	s.claimOwn(e)
 	tree := s.packer.scores(q)
 	node, score := tree.best()
@@ -172,8 +173,11 @@ func (s *pass) decide(e *compute.Execution) (placed bool) {
 		s.wait(e, reasonOf(score))
 		return false
 	}
-	if why := s.quotas.refusal(e); why != compute.ReasonNone {
-		s.wait(e, why)
+	if refused == compute.ReasonNone {
+		refused = s.quotas.refusal(e)
+	}
+	if refused != compute.ReasonNone {
+		s.wait(e, refused)
 		return false
 	}
 	if score > worstFit {
@@ -205,8 +209,9 @@ func (s *pass) decide(e *compute.Execution) (placed bool) {
 // place assigns e to devices of a node.
 func (s *pass) place(e *compute.Execution, q *capacity.Shape, node int, devices []int, why compute.Choice) {
 	slot := &s.packer.slots[node]
+	shares := slot.Shares(q, devices)
 	s.plan.Assignments = append(s.plan.Assignments, compute.Assignment{
-		Execution: e.ID, Node: slot.Record.ID, GPUs: slot.Shares(q, devices), Choice: why,
+		Execution: e.ID, Node: slot.Record.ID, GPUs: shares, Choice: why,
 	})
 	s.packer.give(node, q, devices)
 	s.shares += len(devices)
@@ -214,7 +219,7 @@ func (s *pass) place(e *compute.Execution, q *capacity.Shape, node int, devices 
 		s.replicas(e)[slot.Record.ID]++
 	}
 	s.placed[node] = append(s.placed[node], release{e.EndsBy(s.view.Now()), *q, slices.Clone(devices)})
-	s.quotas.count(e)
+	s.quotas.count(e.On(slot.Record, shares))
 }
 
 // choice returns the score of the chosen node and of the runner-up.

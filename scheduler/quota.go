@@ -31,7 +31,7 @@ type holding struct {
 	until     compute.Instant
 }
 
-// of returns the quotas of an organization, its keys and its tags.
+// of returns the quotas of an organization, its keys, its tags and its hardware profiles.
 func (l *quotaLoads) of(org compute.OrgID) []*quota {
 	known, ok := l.granted[org]
 	if !ok {
@@ -43,6 +43,38 @@ func (l *quotaLoads) of(org compute.OrgID) []*quota {
 	return known
 }
 
+// open returns the request of e without the GPU types that the quotas of their hardware
+// profiles refuse at present. If they refuse each, it returns the whole request, and why. Such
+// an execution waits without a promise.
+func (l *quotaLoads) open(e *compute.Execution) (compute.Request, compute.Reason) {
+	profiled := slices.ContainsFunc(l.of(e.Org), func(q *quota) bool { return q.Profile != "" })
+	if !profiled {
+		return e.Request, compute.ReasonNone
+	}
+	end := e.EndsBy(l.view.Now().Add(commitMargin))
+	return e.Narrowed(func(placed *compute.Execution) compute.Reason {
+		for _, q := range l.of(e.Org) {
+			if q.Profile == "" || !q.AppliesTo(placed) {
+				continue
+			}
+			if why := q.Refuses(q.loadUntil(end), placed); why != compute.ReasonNone {
+				return why
+			}
+		}
+		return compute.ReasonNone
+	})
+}
+
+// loadUntil returns the load of q for an execution that ends by an instant: GPUs are promised
+// only from an instant on.
+func (q *quota) loadUntil(end compute.Instant) compute.Load {
+	load := q.load
+	if end > q.from || end == compute.Never {
+		load.MilliGPU += q.promised
+	}
+	return load
+}
+
 // refusal returns why e may not be placed at present, ReasonNone when it may.
 // If only GPU quotas refuse it, those GPUs are promised to it.
 func (l *quotaLoads) refusal(e *compute.Execution) compute.Reason {
@@ -51,11 +83,7 @@ func (l *quotaLoads) refusal(e *compute.Execution) compute.Reason {
 		if !q.AppliesTo(e) {
 			continue
 		}
-		load := q.load
-		if end > q.from || end == compute.Never {
-			load.MilliGPU += q.promised
-		}
-		switch reason := q.Refuses(load, e); reason {
+		switch reason := q.Refuses(q.loadUntil(end), e); reason {
 		case compute.ReasonNone:
 		case compute.ReasonQuotaGPUs:
 			why = reason

@@ -6,6 +6,8 @@ import (
 
 	"berth/compute"
 	"berth/fsm/command"
+	"berth/fsm/format"
+	"berth/scheduler/forecast"
 )
 
 // quota sets the quota of the organization of a simulation.
@@ -67,6 +69,37 @@ func TestPromisedPlaceKeepsQuota(t *testing.T) {
 		t.Errorf("the head starts %s after the node was free for it", at.Sub(limit))
 	}
 	s.actor = greedy
+}
+
+// TestHardwareQuotas holds that work on hardware at its limit waits and blocks no other, and that
+// work of several types gets one that its organization may use, within one plan and in what-if answers.
+func TestHardwareQuotas(t *testing.T) {
+	s := newSimulation(t, []string{"t4", "t4", "t4", "t4"}, []string{"h100", "h100", "h100", "h100"}, []string{"a100"})
+	s.must(command.SetFormat{Term: 1, Format: format.Newest})
+	want := map[compute.ExecutionID]compute.Reason{s.submit("a100"): compute.ReasonProfileDenied}
+	for _, q := range []compute.Quota{
+		{Profile: "gpu.t4", Concurrent: 2}, {Profile: "gpu.h100", MilliGPU: 1500}, {Profile: "gpu.a100", Denied: true},
+	} {
+		q.Org = s.actor.Org
+		s.must(command.SetQuota{
+			Op: command.Op{ID: compute.OpID{UUID: s.uuid()}}, Actor: command.Actor{Root: true}, Quota: q,
+		})
+	}
+	for _, reason := range []compute.Reason{
+		compute.ReasonNone, compute.ReasonNone, compute.ReasonNone, compute.ReasonProfileConcurrency,
+	} {
+		want[s.submit("any")] = reason // Two on a t4, one on an h100, and none on the a100.
+	}
+	want[s.submit("t4")] = compute.ReasonProfileConcurrency
+	want[s.submit("h100")] = compute.ReasonQuotaGPUs
+	want[s.submit("h100.500m")] = compute.ReasonQuotaGPUs // Half a GPU is promised to the one before it.
+	want[s.submit("cpu")] = compute.ReasonNone
+	forecasted, err := forecast.WhatIf(t.Context(), s.machine.View(), compute.WhatIf{})
+	if err != nil || len(forecasted.Starts) != 4 {
+		t.Errorf("%d are said to start, want 4; %v", len(forecasted.Starts), err)
+	}
+	s.pack()
+	s.waits(want)
 }
 
 // TestQuotaPromisesNothingToWhatAnotherRefuses: an execution that waits for a place

@@ -37,7 +37,11 @@ func (s *pass) reserveSoftly(next func() *compute.Execution) {
 		if e.Request.GPUs < 2 || e.Reason != compute.ReasonGPUsBusy && e.Reason != compute.ReasonResourcesBusy {
 			continue
 		}
-		q := s.packer.types.Shape(&e.Request)
+		request, refused := s.quotas.open(e)
+		if refused != compute.ReasonNone {
+			continue
+		}
+		q := s.packer.types.Shape(&request)
 		if head, more := s.mayReserve(&q); !head && !more {
 			continue
 		}

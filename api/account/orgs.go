@@ -186,6 +186,9 @@ func (g *orgs) userStatus(r *edge.Request) (any, error) {
 func (g *orgs) availableHardware(r *edge.Request) (any, error) {
 	nodes, open := handler.CapacitiesOf(r.View), []string{}
 	for _, name := range r.View.Profiles() {
+		if r.View.Denies(r.Caller.Actor.Org, name) {
+			continue
+		}
 		if _, request, _, err := r.View.Resolve(name); err == nil && nodes.Opens(request) {
 			open = append(open, name)
 		}
@@ -202,15 +205,30 @@ func (g *orgs) quotas(r *edge.Request) (any, error) {
 			used[e.Profile]++
 		}
 	}
-	own := r.View.Quotas(org)[0]
+	quotas := r.View.Quotas(org)
+	own := quotas[0]
 	out := wire.Quotas{
 		Quotas: []wire.Quota{}, MaxConcurrentRuns: own.Concurrent, MaxGPUs: gpusFor(r.View, own),
 		Limits: limitsOf(r.View, org), FairShare: fairShareOf(r.View, org),
 	}
 	for _, profile := range r.View.Profiles() {
 		out.Quotas = append(out.Quotas, wire.Quota{
-			HardwareProfile: profile, Allowed: true, MaxConcurrent: own.Concurrent, InUse: used[profile],
+			HardwareProfile: profile, Allowed: !r.View.Denies(org, profile),
+			MaxConcurrent: concurrentOn(quotas, profile), InUse: used[profile],
 		})
 	}
 	return out, nil
+}
+
+// concurrentOn returns the lowest limit of executions at once, of an organization with these
+// quotas, that counts all its work on a hardware profile; 0 for none.
+func concurrentOn(quotas []compute.Quota, profile string) (least int) {
+	for i := range quotas {
+		q := &quotas[i]
+		counts := q.AppliesTo(&compute.Execution{Org: q.Org, Profile: profile})
+		if counts && q.Concurrent > 0 && (least == 0 || q.Concurrent < least) {
+			least = q.Concurrent
+		}
+	}
+	return least
 }

@@ -21,12 +21,12 @@ func (g *limits) Routes() []edge.Route {
 	return []edge.Route{
 		{
 			Method: http.MethodGet, Path: edge.Root + "/admin/quotas", Need: edge.NeedOperator,
-			Summary: "The limits and usage of an organization, its API keys and its tags.",
+			Summary: "The limits and usage of an organization, its API keys, its tags and hardware profiles.",
 			Query:   edge.Type[wire.QuotaQuery](), Reply: edge.Type[wire.OrgQuotas](), Handle: g.orgQuotas,
 		},
 		{
 			Method: http.MethodPost, Path: edge.Root + "/admin/quotas", Need: edge.NeedOperator,
-			Summary: "Replace the limits of an organization, an API key or a tag. All zero removes them.",
+			Summary: "Replace the limits of an organization, an API key, a tag or a hardware profile. All zero removes them.",
 			Body:    edge.Type[wire.NewQuota](), Reply: edge.Type[wire.OrgQuotas](), Handle: g.setQuota,
 		},
 	}
@@ -34,7 +34,8 @@ func (g *limits) Routes() []edge.Route {
 
 // gpusFor returns how many of the cluster's GPUs a quota lets an organization
 // hold. It rounds up, because an organization may use a GPU of which only a
-// share is free to it. A GPU in MIG mode counts as its slices.
+// share is free to it. A GPU in MIG mode counts as its slices. Those of types that the
+// organization may not use do not count.
 func gpusFor(view *fsm.View, own compute.Quota) int {
 	milli := int64(0)
 	for n := range view.Nodes() {
@@ -42,7 +43,9 @@ func gpusFor(view *fsm.View, own compute.Quota) int {
 			continue
 		}
 		for i := range n.GPUs {
-			if g := &n.GPUs[i]; g.Health == compute.HealthOK && !g.Sliced() {
+			g := &n.GPUs[i]
+			kind := compute.Profile{GPUType: g.Type, MIG: g.Slice()}.Kind()
+			if g.Health == compute.HealthOK && !g.Sliced() && !view.Denies(own.Org, "gpu."+kind) {
 				milli += int64(compute.SliceMilli(g.Type, g.Slice()))
 			}
 		}
@@ -53,20 +56,22 @@ func gpusFor(view *fsm.View, own compute.Quota) int {
 	return int((milli + compute.WholeGPU - 1) / compute.WholeGPU)
 }
 
-// limitsOf returns what an organization, its keys and its tags are granted.
+// limitsOf returns what an organization, its keys, its tags and hardware profiles are granted.
 func limitsOf(view *fsm.View, org compute.OrgID) []wire.Limit {
 	out := []wire.Limit{}
 	for _, q := range view.Quotas(org) {
 		load := view.Load(q)
 		l := wire.Limit{
 			Scope: "organization", MaxConcurrent: q.Concurrent, InUse: load.Attempts,
-			MaxGPUMilli: q.MilliGPU, GPUMilliInUse: load.MilliGPU, Inherited: []string{},
+			MaxGPUMilli: q.MilliGPU, GPUMilliInUse: load.MilliGPU, Allowed: !q.Denied, Inherited: []string{},
 		}
 		switch {
 		case !q.Key.IsZero():
 			l.Scope, l.KeyID = "key", &q.Key
 		case q.Tag != "":
 			l.Scope, l.Tag = "tag", &q.Tag
+		case q.Profile != "":
+			l.Scope, l.Profile = "hardware_profile", &q.Profile
 		default:
 			l.Weight, l.Inherited = &q.Weight, inherited(view.OwnQuota(org))
 		}
@@ -108,7 +113,7 @@ func (g *limits) orgQuotas(r *edge.Request) (any, error) {
 	}, nil
 }
 
-// setQuota replaces what an organization, a key or a tag is granted.
+// setQuota replaces what an organization, a key, a tag or a hardware profile is granted.
 func (g *limits) setQuota(r *edge.Request) (any, error) {
 	in := r.Body.(*wire.NewQuota)
 	org, err := handler.FindOrg(r.View, in.Org)
@@ -122,6 +127,13 @@ func (g *limits) setQuota(r *edge.Request) (any, error) {
 		if q.Key, err = compute.ParseKeyID(in.KeyID); err != nil {
 			return nil, edge.NotFound()
 		}
+	}
+	if in.Profile != "" {
+		p, err := compute.ParseProfile(in.Profile)
+		if err != nil {
+			return nil, err // The body was checked, so this cannot happen.
+		}
+		q.Profile, q.Denied = p.String(), in.Allowed != nil && !*in.Allowed
 	}
 	if _, err := g.ProposeAndSee(r, command.SetQuota{Op: g.Op(r), Actor: r.Caller.Actor, Quota: q}); err != nil {
 		return nil, err

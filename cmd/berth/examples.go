@@ -105,7 +105,8 @@ func examplesByPath() map[string]string {
 		"admin org trust":    `  berth admin org trust lab`,
 		"admin quota list":   `  berth admin quota list --org lab`,
 		"admin quota set": `  berth admin quota set --org lab --max-gpus 4
-  berth admin quota set --org lab --tag nightly --max-concurrent 2`,
+  berth admin quota set --org lab --tag nightly --max-concurrent 2
+  berth admin quota set --org lab --profile gpu.h100 --deny`,
 		"admin quota remove":     `  berth admin quota remove --org lab --tag nightly`,
 		"admin price list":       `  berth admin price list`,
 		"admin price set":        `  berth admin price set h100 2.5`,

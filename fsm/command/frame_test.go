@@ -68,7 +68,7 @@ func everyCommand() []command.Command {
 			{Execution: id, P50: time.Second, P90: time.Minute},
 		}},
 		command.StopCandidates{Term: 1, Parent: id, Stops: []compute.CandidateStop{{Execution: id, Detail: "slow"}}},
-		command.SetQuota{Op: op, Actor: a, Quota: compute.Quota{Tag: "x", Concurrent: 3}},
+		command.SetQuota{Op: op, Actor: a, Quota: compute.Quota{Tag: "x", Concurrent: 3, Profile: "cpu", Denied: true}},
 		command.SetFormat{Term: 1, Format: format.Newest},
 		command.SetBrake{Op: op, Actor: a, Share: new(50), Release: true},
 		command.RaiseEpoch{Term: 1, Epoch: 2, Cause: command.CauseRecovered, At: 5},

@@ -65,8 +65,8 @@ type (
 		Meter bool  `cbor:"3,keyasint,omitempty"`
 	}
 
-	// SetQuota replaces the quota of an organization, of one of its keys or of one of
-	// its tags.
+	// SetQuota replaces the quota of an organization, of one of its keys, of one of its tags
+	// or of a hardware profile.
 	SetQuota struct {
 		Op    Op            `cbor:"1,keyasint"`
 		Actor Actor         `cbor:"2,keyasint"` // Root or an operator.
@@ -88,7 +88,8 @@ func moneyRows() []*row {
 		}.row(),
 		payload[SetQuota]{
 			number: 33, since: format.Fairness,
-			op: func(c SetQuota) Op { return c.Op },
+			op:   func(c SetQuota) Op { return c.Op },
+			uses: func(c SetQuota) uint64 { return formatIf(c.Quota.Profile != "" || c.Quota.Denied, format.Rotation) },
 		}.row(),
 		payload[RemovePrice]{
 			number: 38, since: format.Lab, onFullDisk: true,

@@ -50,7 +50,8 @@ const (
 	// come and go, lines have the values that were replaced, and routine ones have a share of
 	// the trail. Objects are replaced beyond a limit of their number. Nodes whose Docker engine
 	// does not answer get no containers. A new execution waits for what the oldest like it waits
-	// for. Members of an organization do not share Idempotency-Keys.
+	// for. Members of an organization do not share Idempotency-Keys. Quotas are for hardware
+	// profiles too.
 	Rotation = 18
 
 	// Newest is the newest format that this program can apply.

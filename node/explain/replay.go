@@ -137,6 +137,9 @@ func overQuota(reason compute.Reason) string {
 		compute.ReasonKeyConcurrency: "its API key was at its limit of attempts",
 		compute.ReasonTagConcurrency: "one of its tags was at its limit of attempts",
 		compute.ReasonQuotaGPUs:      "a quota of GPUs was used up",
+
+		compute.ReasonProfileConcurrency: "its hardware profile was at its limit of attempts",
+		compute.ReasonProfileDenied:      "its organization may not use its hardware profile",
 	}
 	return of[reason]
 }

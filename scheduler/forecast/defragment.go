@@ -35,6 +35,13 @@ func Defragment(ctx context.Context, v View, e *compute.Execution) *compute.Quot
 			return nil
 		}
 	}
+	request, refused := undenied(v, e)
+	if refused != compute.ReasonNone {
+		return nil
+	}
+	open := *e
+	open.Request = request
+	e = &open
 	s := newMoves(ctx, v)
 	s.search([]int{s.add(e)})
 	if s.best != nil {

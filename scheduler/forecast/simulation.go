@@ -46,6 +46,7 @@ type queued struct {
 	id     compute.ExecutionID
 	number int  // Number of its shape.
 	over   bool // A quota was used up at the last check.
+	denied bool // Its organization may use no hardware that it accepts.
 }
 
 // running is an execution that holds capacity, or will.
@@ -103,9 +104,10 @@ func newSimulation(v View) *simulation {
 		if len(s.queue) == MaxEstimated {
 			break
 		}
-		w := queued{id: e.ID, running: running{
+		request, refused := undenied(v, e)
+		w := queued{id: e.ID, denied: refused != compute.ReasonNone, running: running{
 			seed: seedOf(e.ID), quotas: s.quotasOf(v, e), held: e.Request.HeldMilliGPU(),
-			shape: s.kinds.Shape(&e.Request), times: past.of(e), limit: e.Timeout.Milliseconds(), leaves: never,
+			shape: s.kinds.Shape(&request), times: past.of(e), limit: e.Timeout.Milliseconds(), leaves: never,
 		}}
 		if _, known := s.shapes[w.shape]; !known {
 			s.shapes[w.shape] = len(s.shapes)
@@ -239,11 +241,32 @@ func (s *simulation) start(i int, at int64, first, last int) bool {
 	return false
 }
 
+// undenied returns the request of e without the GPU types that its organization may not use.
+// Limits of hardware profiles count for executions of one type only: which one the others get is
+// open until they start.
+func undenied(v scheduler.View, e *compute.Execution) (compute.Request, compute.Reason) {
+	if !e.AnyOf() {
+		return e.Request, compute.ReasonNone // Its quotas say whether it is denied.
+	}
+	quotas := v.Quotas(e.Org)
+	return e.Narrowed(func(placed *compute.Execution) compute.Reason {
+		for i := range quotas {
+			if quotas[i].Denied && quotas[i].AppliesTo(placed) {
+				return compute.ReasonProfileDenied
+			}
+		}
+		return compute.ReasonNone
+	})
+}
+
 // over reports whether a quota of w is used up.
 func (s *simulation) over(w *queued) bool {
+	if w.denied {
+		return true
+	}
 	for _, i := range w.quotas {
 		q, used := &s.quotas[i], &s.used[i]
-		if q.Concurrent > 0 && used.Attempts >= q.Concurrent || q.MilliGPU > 0 && used.MilliGPU+w.held > q.MilliGPU {
+		if q.Denied || q.Concurrent > 0 && used.Attempts >= q.Concurrent || q.MilliGPU > 0 && used.MilliGPU+w.held > q.MilliGPU {
 			return true
 		}
 	}

@@ -73,12 +73,13 @@ type lineKey struct {
 	org      compute.OrgID
 }
 
-// loadKey identifies the load that quotas count: of an organization, one of its keys or
-// one of its tags.
+// loadKey identifies the load that quotas count: of an organization, one of its keys, one of
+// its tags or a hardware profile.
 type loadKey struct {
-	org compute.OrgID
-	key compute.KeyID
-	tag string
+	org     compute.OrgID
+	key     compute.KeyID
+	tag     string
+	profile string
 }
 
 func newOverlay(v scheduler.View, queue []*compute.Execution, change compute.WhatIf) *overlay {
@@ -184,7 +185,7 @@ func (o *overlay) Share(org compute.OrgID) compute.Share {
 
 // Load includes started executions.
 func (o *overlay) Load(q compute.Quota) compute.Load {
-	load, more := o.View.Load(q), o.loads[loadKey{q.Org, q.Key, q.Tag}]
+	load, more := o.View.Load(q), o.loads[loadKey{q.Org, q.Key, q.Tag, q.Profile}]
 	return compute.Load{Attempts: load.Attempts + more.Attempts, MilliGPU: load.MilliGPU + more.MilliGPU}
 }
 
@@ -257,6 +258,8 @@ func (o *overlay) apply(plan compute.Plan) {
 
 // start places an execution.
 func (o *overlay) start(e *compute.Execution, a compute.Assignment) {
+	at, _ := o.at(a.Node)
+	e = e.On(o.nodes[at], a.GPUs)
 	w := compute.Work{Execution: e, Attempt: &compute.Attempt{
 		Execution: e.ID, Node: a.Node, GPUs: a.GPUs, PlacedAt: o.Now(),
 	}}
@@ -272,7 +275,10 @@ func (o *overlay) start(e *compute.Execution, a compute.Assignment) {
 			o.count(loadKey{org: e.Org, tag: tag}, e)
 		}
 	}
-	at, _ := o.at(a.Node)
+	kind := compute.ProfileType(e.Profile)
+	if o.count(loadKey{org: e.Org, profile: kind}, e); kind != e.Profile {
+		o.count(loadKey{org: e.Org, profile: e.Profile}, e)
+	}
 	n := *o.nodes[at]
 	n.GPUs = slices.Clone(n.GPUs)
 	n.UsedVCPUMilli += e.Request.VCPUMilli

@@ -77,7 +77,7 @@ func (q *Queue) readAll(v View) {
 }
 
 // syncQuotas sorts the executions of an organization into other classes if it
-// has quotas of other keys or tags.
+// has quotas of other keys, tags or hardware profiles.
 func (q *Queue) syncQuotas(v View) {
 	for org, known := range q.quotas {
 		if now := scopes(v.Quotas(org)); !slices.Equal(known, now) {
@@ -110,7 +110,7 @@ func (q *Queue) sortAgain(v View, l *line) {
 // scopes returns quotas without limits.
 func scopes(quotas []compute.Quota) []compute.Quota {
 	for i, g := range quotas {
-		quotas[i] = compute.Quota{Org: g.Org, Key: g.Key, Tag: g.Tag}
+		quotas[i] = compute.Quota{Org: g.Org, Key: g.Key, Tag: g.Tag, Profile: g.Profile}
 	}
 	return quotas
 }

@@ -958,7 +958,7 @@ type LimitsCalls struct{ c *Client }
 
 // OrgQuotas is GET /api/v2/external/admin/quotas.
 //
-// The limits and usage of an organization, its API keys and its tags.
+// The limits and usage of an organization, its API keys, its tags and hardware profiles.
 //
 // Needs: root token, or an operator's API key or access token.
 func (g LimitsCalls) OrgQuotas(ctx context.Context, query QuotaQuery) (OrgQuotas, error) {
@@ -969,7 +969,8 @@ func (g LimitsCalls) OrgQuotas(ctx context.Context, query QuotaQuery) (OrgQuotas
 
 // SetQuota is POST /api/v2/external/admin/quotas.
 //
-// Replace the limits of an organization, an API key or a tag. All zero removes them.
+// Replace the limits of an organization, an API key, a tag or a hardware profile. All zero
+// removes them.
 //
 // Needs: root token, or an operator's API key or access token.
 func (g LimitsCalls) SetQuota(ctx context.Context, body NewQuota) (OrgQuotas, error) {

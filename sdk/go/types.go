@@ -1584,14 +1584,19 @@ type LedgerQuery struct {
 	Cursor uint64 `json:"cursor,omitzero"`
 }
 
-// Limit bounds the work that an organization, one of its API keys or one of its
-// tags may hold at once. Executions beyond it wait, for the reason org_concurrency,
-// key_concurrency, tag_concurrency or quota_gpus.
+// Limit bounds the work that an organization, one of its API keys, one of its tags or
+// its work on a hardware profile may hold at once. Executions beyond it wait, for the reason
+// org_concurrency, key_concurrency, tag_concurrency, profile_concurrency or quota_gpus. Work on a
+// hardware profile that is not allowed is refused (profile_denied).
 type Limit struct {
-	// organization, key or tag.
+	// organization, key, tag or hardware_profile.
 	Scope string  `json:"scope,omitzero"`
 	KeyID *string `json:"key_id,omitzero"`
 	Tag   *string `json:"tag,omitzero"`
+	// One without a size stands for all sizes of its type.
+	HardwareProfile *string `json:"hardware_profile,omitzero"`
+	// false for a hardware profile that it may not use.
+	Allowed bool `json:"allowed,omitzero"`
 	// Executions at once; 0 for any number.
 	MaxConcurrent int `json:"max_concurrent,omitzero"`
 	InUse         int `json:"in_use,omitzero"`
@@ -2061,6 +2066,12 @@ type NewQuota struct {
 	//
 	// Rules: at most 64 characters.
 	Tag string `json:"tag,omitzero"`
+	// A hardware profile: gpu.h100.8x, or gpu.h100 for all sizes.
+	//
+	// Rules: at most 64 characters.
+	HardwareProfile string `json:"hardware_profile,omitzero"`
+	// false: the organization may not use the hardware profile.
+	Allowed *bool `json:"allowed,omitzero"`
 	// At once; 0: the default.
 	//
 	// Rules: default 0, ≥ 0, ≤ 1000000.
@@ -2641,10 +2652,12 @@ type PythonStart struct {
 // Quota is the quota of the organization for one hardware profile.
 type Quota struct {
 	HardwareProfile string `json:"hardware_profile,omitzero"`
-	Allowed         bool   `json:"allowed,omitzero"`
-	// 0 for any number.
+	// Whether the organization may use it.
+	Allowed bool `json:"allowed,omitzero"`
+	// The lowest limit that counts it; 0 for any number.
 	MaxConcurrent int `json:"max_concurrent,omitzero"`
-	InUse         int `json:"in_use,omitzero"`
+	// Executions that have a place on it.
+	InUse int `json:"in_use,omitzero"`
 }
 
 // QuotaQuery selects the organization of GET /admin/quotas.
@@ -2662,7 +2675,7 @@ type Quotas struct {
 	MaxConcurrentRuns int `json:"max_concurrent_runs,omitzero"`
 	// GPUs that take work, fewer if it may hold no more; rounded up.
 	MaxGPUs int `json:"max_gpus,omitzero"`
-	// Limits and usage of the organization, its keys and its tags.
+	// Limits and usage of the organization, its keys, tags and hardware.
 	Limits    []Limit   `json:"limits,omitzero"`
 	FairShare FairShare `json:"fair_share,omitzero"`
 }

@@ -17,19 +17,21 @@ import (
 
 // newQuota returns the command berth admin quota.
 func newQuota(conn *cli.Connection) *cobra.Command {
-	cmd := cli.Parent("quota", "Manage quotas of organizations, API keys and tags",
+	cmd := cli.Parent("quota", "Manage quotas of organizations, API keys, tags and hardware profiles",
 		newQuotaList(conn), newQuotaSet(conn), newQuotaRemove(conn))
-	cmd.Long = `A quota limits how many executions of an organization, of one of its API keys or with
-one of its tags run at once, and how many GPUs those hold. Executions over it wait,
-for the reason org_concurrency, key_concurrency, tag_concurrency or quota_gpus. An organization
-also has a weight of fair share: one of 200 gets twice as much as one of 100.`
+	cmd.Long = `A quota limits how many executions of an organization, of one of its API keys, with one
+of its tags or on a hardware profile run at once, and how many GPUs those hold. Executions over
+it wait, for the reason org_concurrency, key_concurrency, tag_concurrency, profile_concurrency or
+quota_gpus. An organization may be denied a hardware profile: its work there is refused. It also
+has a weight of fair share: one of 200 gets twice as much as one of 100.`
 	return cmd
 }
 
-// quotaFlags name the owner of a quota: an organization, a key or a tag.
+// quotaFlags name the owner of a quota: an organization, a key, a tag or a hardware profile.
 type quotaFlags struct {
-	org, key, tag string
-	asJSON        bool
+	org, key, tag, profile string
+
+	asJSON bool
 }
 
 func (f *quotaFlags) register(cmd *cobra.Command) *cobra.Command {
@@ -37,14 +39,26 @@ func (f *quotaFlags) register(cmd *cobra.Command) *cobra.Command {
 	flags.StringVar(&f.org, "org", "", "`slug` of the organization")
 	flags.StringVar(&f.key, "key", "", "apply to this API key (`id`) of the organization")
 	flags.StringVar(&f.tag, "tag", "", "apply to this `tag` of the organization")
+	flags.StringVar(&f.profile, "profile", "", "apply to this hardware `profile`: gpu.h100.8x, or gpu.h100 for all sizes")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
 	return cli.NeedFlags(cmd, "org")
 }
 
-// check refuses flags that name no owner or two owners.
+// part reports whether the flags name a part of an organization.
+func (f *quotaFlags) part() bool { return f.key != "" || f.tag != "" || f.profile != "" }
+
+// check refuses flags that name no owner or two owners, and completes the name of a
+// hardware profile.
 func (f *quotaFlags) check() error {
-	if f.key != "" && f.tag != "" {
-		return cli.UsageErrorf("--key and --tag exclude each other: a quota is of one of them")
+	if f.key != "" && f.tag != "" || f.profile != "" && (f.key != "" || f.tag != "") {
+		return cli.UsageErrorf("--key, --tag and --profile exclude each other: a quota is of one of them")
+	}
+	if f.profile != "" {
+		p, err := compute.ParseProfile(f.profile)
+		if err != nil {
+			return cli.UsageErrorf("--profile: %v", err)
+		}
+		f.profile = p.String()
 	}
 	if f.key != "" {
 		if _, err := compute.ParseKeyID(f.key); err != nil {
@@ -63,8 +77,10 @@ func (f *quotaFlags) find(known wire.OrgQuotas) (wire.Limit, bool) {
 			return l.KeyID != nil && strings.EqualFold(l.KeyID.String(), f.key)
 		case f.tag != "":
 			return l.Tag != nil && *l.Tag == f.tag
+		case f.profile != "":
+			return l.Profile != nil && *l.Profile == f.profile
 		}
-		return l.KeyID == nil && l.Tag == nil
+		return l.KeyID == nil && l.Tag == nil && l.Profile == nil
 	})
 	if i < 0 {
 		return wire.Limit{}, false
@@ -79,6 +95,8 @@ func (f *quotaFlags) name() string {
 		return "the API key " + f.key
 	case f.tag != "":
 		return fmt.Sprintf("the tag %q", f.tag)
+	case f.profile != "":
+		return "the hardware profile " + f.profile
 	}
 	return "the organization " + f.org
 }
@@ -96,7 +114,7 @@ func newQuotaList(conn *cli.Connection) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the quotas and usage of an organization, its keys and tags",
+		Short: "List the quotas and usage of an organization, its keys, tags and hardware profiles",
 		Args:  cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := conn.Client(cmd)
@@ -120,27 +138,32 @@ func newQuotaSet(conn *cli.Connection) *cobra.Command {
 	f := &quotaFlags{}
 	var concurrent, weight int
 	var gpus string
+	var deny bool
 	cmd := &cobra.Command{
 		Use:   "set",
-		Short: "Set the quota of an organization, an API key or a tag",
+		Short: "Set the quota of an organization, an API key, a tag or a hardware profile",
 		Long: `Set changes the limits that its flags name and keeps the others. It takes effect
 with the next scheduling decision; running executions continue.
 
   berth admin quota set --org lab --max-gpus 8 --weight 200
-  berth admin quota set --org lab --tag sweep --max-concurrent 4`,
+  berth admin quota set --org lab --tag sweep --max-concurrent 4
+  berth admin quota set --org lab --profile gpu.h100 --deny`,
 		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			flags := cmd.Flags()
 			named := func(name string) bool { return flags.Changed(name) }
-			if !named("max-concurrent") && !named("max-gpus") && !named("weight") {
-				return cli.UsageErrorf("nothing to set: name --max-concurrent, --max-gpus or --weight")
+			if !named("max-concurrent") && !named("max-gpus") && !named("weight") && !named("deny") {
+				return cli.UsageErrorf("nothing to set: name --max-concurrent, --max-gpus, --weight or --deny")
+			}
+			if named("deny") && f.profile == "" {
+				return cli.UsageErrorf("--deny is of a hardware profile: name --profile")
 			}
 			milli, err := parseMilliGPU(gpus)
 			if err != nil {
 				return err
 			}
-			if named("weight") && (f.key != "" || f.tag != "") {
-				return cli.UsageErrorf("--weight is an organization's: leave --key and --tag out")
+			if named("weight") && f.part() {
+				return cli.UsageErrorf("--weight is an organization's: leave --key, --tag and --profile out")
 			}
 			return f.change(cmd, conn, func(q *wire.NewQuota, _ bool) error {
 				if named("max-concurrent") {
@@ -152,6 +175,12 @@ with the next scheduling decision; running executions continue.
 				if named("weight") {
 					q.Weight = weight
 				}
+				if named("deny") {
+					q.Allowed = nil
+				}
+				if deny {
+					q.Allowed, q.MaxConcurrent, q.MaxGPUMilli = new(false), 0, 0
+				}
 				return nil
 			})
 		},
@@ -160,6 +189,7 @@ with the next scheduling decision; running executions continue.
 	flags.IntVar(&concurrent, "max-concurrent", 0,
 		"`executions` at once; 0 for any number, of an organization: for the cluster's limit")
 	flags.StringVar(&gpus, "max-gpus", "0", "`GPUs` held at once, such as 8 or 2.5; 0 for any number")
+	flags.BoolVar(&deny, "deny", false, "refuse work on the hardware profile; --deny=false allows it")
 	flags.IntVar(&weight, "weight", 0, "fair-share `weight`, 1 to 10000; 0 for the default of 100")
 	return f.register(cmd)
 }
@@ -177,7 +207,7 @@ func newQuotaRemove(conn *cli.Connection) *cobra.Command {
 					return fmt.Errorf("%s has no quota of its own; berth admin quota list --org %s shows what there is",
 						f.name(), f.org)
 				}
-				q.MaxConcurrent, q.MaxGPUMilli, q.Weight = 0, 0, 0
+				q.MaxConcurrent, q.MaxGPUMilli, q.Weight, q.Allowed = 0, 0, 0, nil
 				return nil
 			})
 		},
@@ -208,10 +238,13 @@ func (f *quotaFlags) apply(cmd *cobra.Command, c *client.Client, edit func(*wire
 	if err != nil {
 		return known, err
 	}
-	limit, _ := f.find(known)
-	quota := ownQuota(limit)
+	limit, listed := f.find(known)
+	quota := wire.NewQuota{}
+	if listed {
+		quota = ownQuota(limit)
+	}
 	exists := quota != wire.NewQuota{}
-	quota.Org, quota.KeyID, quota.Tag = f.org, f.key, f.tag
+	quota.Org, quota.KeyID, quota.Tag, quota.Profile = f.org, f.key, f.tag, f.profile
 	if err := edit(&quota, exists); err != nil {
 		return known, err
 	}
@@ -230,6 +263,9 @@ func ownQuota(l wire.Limit) wire.NewQuota {
 	}
 	if slices.Contains(l.Inherited, "weight") {
 		q.Weight = 0
+	}
+	if l.Profile != nil && !l.Allowed {
+		q.Allowed = new(false)
 	}
 	return q
 }
@@ -260,12 +296,18 @@ func printQuotas(w io.Writer, known wire.OrgQuotas) error {
 			of = "key " + l.KeyID.String()
 		case l.Tag != nil:
 			of = "tag " + *l.Tag
+		case l.Profile != nil:
+			of = "hardware " + *l.Profile
+		}
+		concurrent := atMost(float64(l.MaxConcurrent), slices.Contains(l.Inherited, "max_concurrent"))
+		if l.Profile != nil && !l.Allowed {
+			concurrent = "denied"
 		}
 		weight := cli.OrNone(l.Weight)
 		if slices.Contains(l.Inherited, "weight") {
 			weight += " (default)"
 		}
-		t.AppendRow(cli.Row(of, l.InUse, atMost(float64(l.MaxConcurrent), slices.Contains(l.Inherited, "max_concurrent")),
+		t.AppendRow(cli.Row(of, l.InUse, concurrent,
 			decimal(float64(l.GPUMilliInUse)/compute.WholeGPU), atMost(float64(l.MaxGPUMilli)/compute.WholeGPU, false), weight))
 	}
 	return cli.PrintTable(w, t)

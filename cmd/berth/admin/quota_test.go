@@ -12,11 +12,13 @@ import (
 )
 
 // grantedQuotas is an organization with a weight of its own, the cluster's
-// limit of executions, and quotas of a key and of a tag.
+// limit of executions, and quotas of a key, of a tag and of hardware profiles.
 const grantedQuotas = `{"org": "lab", "limits": [
   {"scope": "organization", "key_id": null, "tag": null, "max_concurrent": 100, "in_use": 3, "max_gpu_milli": 8000, "gpu_milli_in_use": 2500, "weight": 200, "inherited": ["max_concurrent"]},
   {"scope": "key", "key_id": "0198c0de-0000-7000-8000-00000000000a", "tag": null, "max_concurrent": 4, "in_use": 1, "max_gpu_milli": 0, "gpu_milli_in_use": 500, "weight": null, "inherited": []},
-  {"scope": "tag", "key_id": null, "tag": "sweep", "max_concurrent": 0, "in_use": 2, "max_gpu_milli": 1500, "gpu_milli_in_use": 1000, "weight": null, "inherited": []}
+  {"scope": "tag", "key_id": null, "tag": "sweep", "max_concurrent": 0, "in_use": 2, "max_gpu_milli": 1500, "gpu_milli_in_use": 1000, "weight": null, "inherited": []},
+  {"scope": "hardware_profile", "hardware_profile": "gpu.h100", "allowed": false, "in_use": 1, "gpu_milli_in_use": 1000, "inherited": []},
+  {"scope": "hardware_profile", "hardware_profile": "gpu.t4.2x", "allowed": true, "max_concurrent": 3, "in_use": 0, "inherited": []}
 ], "fair_share": {"weight": 200, "used_credits": 1, "held_credits_per_hour": 2}}`
 
 func TestQuotaList(t *testing.T) {
@@ -34,7 +36,7 @@ func TestQuotaList(t *testing.T) {
 	}
 	r = execute(t, "", "admin", "quota", "list", "--org", "lab", "--json")
 	var known map[string]any
-	if err := json.Unmarshal([]byte(r.Out), &known); err != nil || len(known["limits"].([]any)) != 3 {
+	if err := json.Unmarshal([]byte(r.Out), &known); err != nil || len(known["limits"].([]any)) != 5 {
 		t.Errorf("got %+v, %v", r, err)
 	}
 }
@@ -64,6 +66,19 @@ func TestQuotaSet(t *testing.T) {
 			"set --org lab --key " + key + " --max-gpus 1",
 			map[string]any{"org": "lab", "key_id": key, "max_concurrent": 4.0, "max_gpu_milli": 1000.0},
 		},
+		{
+			"set --org lab --profile H100 --deny",
+			map[string]any{"org": "lab", "hardware_profile": "gpu.h100", "allowed": false},
+		},
+		{
+			"set --org lab --profile gpu.h100 --deny=false --max-gpus 1",
+			map[string]any{"org": "lab", "hardware_profile": "gpu.h100", "max_gpu_milli": 1000.0},
+		},
+		{
+			"set --org lab --profile t4.2x --max-gpus 4",
+			map[string]any{"org": "lab", "hardware_profile": "gpu.t4.2x", "max_concurrent": 3.0, "max_gpu_milli": 4000.0},
+		},
+		{"remove --org lab --profile h100", map[string]any{"org": "lab", "hardware_profile": "gpu.h100"}},
 		{"remove --org lab", map[string]any{"org": "lab"}},
 		{"remove --org lab --tag sweep", map[string]any{"org": "lab", "tag": "sweep"}},
 	}
@@ -75,7 +90,7 @@ func TestQuotaSet(t *testing.T) {
 				"POST " + clitest.APIRoot + "/admin/quotas": clitest.RecordSent(t, &sent, grantedQuotas),
 			})
 			r := execute(t, "", append([]string{"admin", "quota"}, strings.Fields(tt.args)...)...)
-			maps.DeleteFunc(sent, func(_ string, v any) bool { return v == 0.0 || v == "" })
+			maps.DeleteFunc(sent, func(_ string, v any) bool { return v == 0.0 || v == "" || v == nil })
 			if r.Code != 0 || !maps.Equal(sent, tt.want) || !strings.Contains(r.Out, "sweep") {
 				t.Errorf("sent %v, want %v; got %+v", sent, tt.want, r)
 			}
@@ -101,6 +116,10 @@ func TestQuotaRefused(t *testing.T) {
 		{"set --org lab --key x --max-gpus 1", cli.ExitUsage, "not the id of an API key"},
 		{"set --org lab --key a --tag b --max-gpus 1", cli.ExitUsage, "exclude each other"},
 		{"set --org lab --tag b --weight 2", cli.ExitUsage, "is an organization's"},
+		{"set --org lab --deny", cli.ExitUsage, "name --profile"},
+		{"set --org lab --profile x. --deny", cli.ExitUsage, "--profile"},
+		{"set --org lab --profile t4 --tag b --deny", cli.ExitUsage, "exclude each other"},
+		{"remove --org lab --profile t4", cli.ExitFailed, `the hardware profile gpu.t4 has no quota of its own`},
 		{"remove --org lab --tag none", cli.ExitFailed, `the tag "none" has no quota of its own`},
 	}
 	for _, tt := range tests {

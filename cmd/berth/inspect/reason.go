@@ -20,10 +20,14 @@ func reasonTexts() map[string]string {
 			"for executions that are submitted after that",
 		"engine_down": "the Docker engines of the nodes that could host it do not answer (berth admin nodes): " +
 			"it starts once one does",
-		"org_concurrency":  "the organization is at its limit of concurrent executions (berth admin quota)",
-		"key_concurrency":  "its API key is at its limit of concurrent executions (berth admin quota)",
-		"tag_concurrency":  "one of its tags is at its limit of concurrent executions (berth admin quota)",
-		"quota_gpus":       "the organization, its key or its tag is at its GPU limit (berth admin quota)",
+		"org_concurrency": "the organization is at its limit of concurrent executions (berth admin quota)",
+		"key_concurrency": "its API key is at its limit of concurrent executions (berth admin quota)",
+		"tag_concurrency": "one of its tags is at its limit of concurrent executions (berth admin quota)",
+		"quota_gpus":      "the organization, its key, its tag or its hardware is at its GPU limit (berth admin quota)",
+		"profile_concurrency": "the organization is at its limit of concurrent executions on this hardware " +
+			"(berth admin quota)",
+		"profile_denied": "the organization may not use this hardware any longer (berth admin quota): " +
+			"abort it, and submit it for other hardware",
 		"selecting":        "a GPU selection waits for its sub-executions",
 		"node_unreachable": "its node does not answer; it may still be executing there",
 		"earlier_run":      "it waits for the previous run of its GPU type",
