@@ -13,6 +13,7 @@ import (
 	"berth/api"
 	"berth/api/wire"
 	"berth/compute"
+	"berth/fsm/command"
 )
 
 // TestListsHaveCursors reads lists one row at a time: every row comes once, in the order
@@ -27,22 +28,45 @@ func TestListsHaveCursors(t *testing.T) {
 		m.mustDo("POST", "/orgs/cyd-lab/invites", m.cydKey, map[string]any{"email": fmt.Sprintf("i%d@example.com", i)}, nil)
 		m.submit("service")
 	}
+	for i, name := range []string{"one", "two", "three"} {
+		m.mustDo("POST", "/admin/environments", rootToken, map[string]any{"name": name, "path": "/" + name}, nil)
+		m.session = m.login("cyd") // The login before has ended.
+		m.mustDo("POST", "/orgs", m.session.AccessToken, map[string]any{"slug": "of-" + name, "name": name}, nil)
+		m.must(command.SetModel{Actor: command.Actor{Root: true}, ID: name, Deployment: m.deploy()})
+		m.mustDo("POST", "/billing/grant", rootToken, map[string]any{"org": "cyd-lab", "credits": 1}, nil)
+		if i < 2 {
+			m.later(31 * 24 * time.Hour)
+		}
+	}
+	for _, name := range []string{"ida", "jon", "kim"} {
+		key, _ := m.addUser(name, false)
+		m.mustDo("POST", "/orgs/"+name+"-lab/invites", key, map[string]any{"email": "cyd@example.com"}, nil)
+	}
 	var members []map[string]any
 	m.mustDo("GET", "/orgs/cyd-lab/members", m.cydKey, nil, &members)
 	for _, member := range members {
 		m.mustDo("PUT", "/orgs/cyd-lab/budgets", m.cydKey, map[string]any{"max_credits": 5, "user_id": member["user_id"]}, nil)
 	}
-	for _, path := range []string{
-		"/orgs/cyd-lab/members", "/orgs/cyd-lab/api-keys", "/auth/api-keys", "/orgs/cyd-lab/invites", "/services",
-		"/orgs/cyd-lab/budgets",
+	for _, list := range []struct{ path, bearer, field string }{
+		{"/orgs/cyd-lab/members", m.cydKey, ""},
+		{"/orgs/cyd-lab/api-keys", m.cydKey, ""},
+		{"/auth/api-keys", m.cydKey, ""},
+		{"/orgs/cyd-lab/invites", m.cydKey, ""},
+		{"/services", m.cydKey, ""},
+		{"/orgs/cyd-lab/budgets", m.cydKey, ""},
+		{"/orgs", m.session.AccessToken, ""},
+		{"/invites", m.session.AccessToken, ""},
+		{"/billing/invoices", m.cydKey, "invoices"},
+		{"/environments", m.cydKey, ""},
+		{"/admin/environments", rootToken, ""},
+		{"/admin/models", rootToken, "models"},
+		{"/admin/nodes", rootToken, "nodes"},
 	} {
-		var whole, rows []map[string]any
-		m.mustDo("GET", path, m.cydKey, nil, &whole)
+		whole, _ := m.rows(list.path, list.bearer, list.field)
+		var rows []any
 		for cursor := ""; ; {
-			var page []map[string]any
-			a := m.mustDo("GET", path+"?limit=1"+cursor, m.cydKey, nil, &page)
+			page, next := m.rows(list.path+"?limit=1"+cursor, list.bearer, list.field)
 			rows = append(rows, page...)
-			next := a.header.Get("X-Next-Cursor")
 			if next == "" || len(rows) > len(whole) {
 				break
 			}
@@ -51,10 +75,21 @@ func TestListsHaveCursors(t *testing.T) {
 		all, _ := json.Marshal(whole)
 		got, _ := json.Marshal(rows)
 		if len(whole) < 3 || string(got) != string(all) {
-			t.Errorf("%s: the pages are %s, the list %s", path, got, all)
+			t.Errorf("%s: the pages are %s, the list %s", list.path, got, all)
 		}
-		m.want(422, "", "GET", path+"?cursor=!", m.cydKey, nil)
+		m.want(422, "", "GET", list.path+"?cursor=!", list.bearer, nil)
 	}
+}
+
+// rows returns the rows of a list, which is the answer or a field of it, and the cursor of the next page.
+func (m *matrix) rows(path, bearer, field string) (rows []any, next string) {
+	m.Helper()
+	var body any
+	a := m.mustDo("GET", path, bearer, nil, &body)
+	if field != "" {
+		body = body.(map[string]any)[field]
+	}
+	return body.([]any), a.header.Get("X-Next-Cursor")
 }
 
 // TestServicesComeNewestFirst holds the list to the order that it documents.
@@ -81,16 +116,14 @@ func TestListsThatGrow(t *testing.T) {
 		"/execution/{id}/callbacks":    "ten URLs",
 		"/execution/{id}/outputs":      "the files that an execution may leave",
 		"/orgs/{slug}/callback-secret": "two",
-		"/environments":                "500 in a cluster",
-		"/admin/environments":          "500 in a cluster",
-		"/orgs":                        "what a person may own, and invites",
-		"/invites":                     "what is open for one address",
-		"/metrics/targets":             "the nodes",
+		"/metrics/targets":             "the nodes, as Prometheus reads them",
 		"/storage/uploads":             "1000 of an organization",
-		"/admin/models":                "what operators publish",
+		"/admin/prices":                "GPU types",
+		"/machine-types":               "GPU types",
+		"/admin/raft/peers":            "servers",
+		"/pricing":                     "GPU types, and 1000 models",
 		"/logs/user":                   "limit: the newest lines",
 		"/billing/activities":          "limit and offset",
-		"/billing/invoices":            "one a month",
 
 		"/logs/execution/{id}":             "limit: the newest lines",
 		"/inference/deployments/{id}/logs": "limit: the newest lines",
@@ -102,8 +135,10 @@ func TestListsThatGrow(t *testing.T) {
 		}
 		list := rt.Reply.Kind() == reflect.Slice
 		if rt.Reply.Kind() == reflect.Struct {
-			total, has := rt.Reply.FieldByName("Total")
-			list = has && total.Type.Kind() == reflect.Int
+			for _, name := range []string{"Total", "Count"} {
+				total, has := rt.Reply.FieldByName(name)
+				list = list || has && total.Type.Kind() == reflect.Int
+			}
 		}
 		if names := fieldsOf(rt.Query); list && !slices.Contains(names, "cursor") {
 			t.Errorf("%s has the parameters %v, and no cursor", rt.Path, names)

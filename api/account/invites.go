@@ -81,7 +81,7 @@ func (g *invites) Routes() []edge.Route {
 		{
 			Method: http.MethodGet, Path: edge.Root + "/invites", Tag: "Org Invites", Need: edge.NeedUser,
 			Summary: "The invites to the caller's e-mail address that can be answered, with the token that was sent.",
-			Reply:   edge.Type[[]wire.Invite](), Handle: g.mine,
+			Query:   edge.Type[wire.PageQuery](), Reply: edge.Type[[]wire.Invite](), Handle: g.mine,
 		},
 		{
 			Method: http.MethodPost, Path: edge.Root + "/invites/{token}/accept", Tag: "Org Invites", Need: edge.NeedUser,
@@ -174,7 +174,7 @@ func (g *invites) mine(r *edge.Request) (any, error) {
 	for i := range r.View.InvitesFor(r.Caller.User.Email) {
 		out = append(out, inviteOf(r.View, i))
 	}
-	return out, nil
+	return handler.Paged(r, out, func(i *wire.Invite) string { return handler.ByTime(i.CreatedAt, i.ID) })
 }
 
 // accept makes the caller a member.

@@ -2,8 +2,6 @@ package account
 
 import (
 	"net/http"
-	"slices"
-	"strings"
 
 	"berth/api/edge"
 	"berth/api/handler"
@@ -23,7 +21,7 @@ func (g *orgs) Routes() []edge.Route {
 		{
 			Method: http.MethodGet, Path: edge.Root + "/orgs", Tag: "Organizations", Need: edge.NeedUser,
 			Summary: "The organizations of the caller.",
-			Reply:   edge.Type[[]wire.Org](), Handle: g.listOrgs,
+			Query:   edge.Type[wire.PageQuery](), Reply: edge.Type[[]wire.Org](), Handle: g.listOrgs,
 		},
 		{
 			Method: http.MethodPost, Path: edge.Root + "/orgs", Tag: "Organizations", Need: edge.NeedUser,
@@ -161,8 +159,7 @@ func (g *orgs) listOrgs(r *edge.Request) (any, error) {
 		}
 		out = append(out, orgOf(org, m))
 	}
-	slices.SortFunc(out, func(a, b wire.Org) int { return strings.Compare(a.Slug, b.Slug) })
-	return out, nil
+	return handler.Paged(r, out, func(o *wire.Org) string { return o.Slug })
 }
 
 // userStatus answers the caller's identity.

@@ -25,7 +25,7 @@ func (g *nodes) Routes() []edge.Route {
 		{
 			Method: http.MethodGet, Path: edge.Root + "/admin/nodes", Need: edge.NeedOperator,
 			Summary: "The nodes of the cluster with their GPUs.",
-			Reply:   edge.Type[wire.Nodes](), Handle: g.listNodes,
+			Query:   edge.Type[wire.PageQuery](), Reply: edge.Type[wire.Nodes](), Handle: g.listNodes,
 		},
 		{
 			Method: http.MethodPost, Path: edge.Root + "/admin/nodes/{id}/drain", Need: edge.NeedOperator, Bare: true,
@@ -45,21 +45,26 @@ func (g *nodes) Routes() []edge.Route {
 	}
 }
 
-// listNodes answers all nodes.
+// listNodes answers a page of the nodes, by identifier.
 func (g *nodes) listNodes(r *edge.Request) (any, error) {
 	out := wire.Nodes{Nodes: []wire.Node{}}
 	var clocks map[compute.NodeID]time.Duration
 	if g.Config.Clocks != nil {
 		clocks = g.Config.Clocks(r.Ctx)
 	}
-	for n := range r.View.Nodes() {
+	all := slices.Collect(r.View.Nodes())
+	page, err := handler.Paged(r, all, func(n **compute.Node) string { return (*n).ID.String() })
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range page {
 		shown := nodeOf(r.View, r.View.Show(n))
 		if ahead, known := clocks[n.ID]; known {
 			shown.ClockAhead = new(ahead.Milliseconds())
 		}
 		out.Nodes = append(out.Nodes, shown)
 	}
-	out.Count = len(out.Nodes)
+	out.Count = len(all)
 	return out, nil
 }
 

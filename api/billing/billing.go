@@ -61,8 +61,8 @@ func (g *billing) Routes() []edge.Route {
 		},
 		{
 			Method: http.MethodGet, Path: edge.Root + "/billing/invoices", Tag: "Billing", Need: edge.NeedCaller,
-			Summary: "A statement for each month in which the organization's ledger has lines.",
-			Reply:   edge.Type[wire.Invoices](), Handle: g.invoices,
+			Summary: "A statement for each month in which the organization's ledger has lines, newest first.",
+			Query:   edge.Type[wire.PageQuery](), Reply: edge.Type[wire.Invoices](), Handle: g.invoices,
 		},
 		{
 			Method: http.MethodGet, Path: edge.Root + "/billing/invoices/{id}", Tag: "Billing", Need: edge.NeedCaller,

@@ -2,6 +2,7 @@ package billing
 
 import (
 	"encoding/hex"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	"berth/api/edge"
 	"berth/api/edge/answer"
+	"berth/api/handler"
 	"berth/api/statement"
 	"berth/api/wire"
 	"berth/compute"
@@ -70,15 +72,21 @@ func (g *billing) months(r *edge.Request) ([]statement.Month, error) {
 	return months, nil
 }
 
-// invoices answers the statements of all months.
+// invoices answers a page of the statements of all months, newest first.
 func (g *billing) invoices(r *edge.Request) (any, error) {
 	months, err := g.months(r)
 	if err != nil {
 		return nil, err
 	}
 	out := wire.Invoices{Invoices: []wire.Invoice{}, Total: len(months)}
-	for i := range months {
-		out.Invoices = append(out.Invoices, invoiceOf(&months[i], r))
+	page, err := handler.Paged(r, months, func(m *statement.Month) string {
+		return fmt.Sprintf("%019d", math.MaxInt64-m.Start.Unix())
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range page {
+		out.Invoices = append(out.Invoices, invoiceOf(&page[i], r))
 	}
 	return out, nil
 }

@@ -23,9 +23,7 @@ func (c *Client) CreateJoinToken(ctx context.Context, token wire.NewJoinToken) (
 
 // Nodes returns the nodes of the cluster.
 func (c *Client) Nodes(ctx context.Context) ([]wire.Node, error) {
-	var out wire.Nodes
-	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/admin/nodes", Out: &out})
-	return out.Nodes, err
+	return pagesOf(ctx, c, "/admin/nodes", func(page *wire.Nodes) []wire.Node { return page.Nodes })
 }
 
 // DrainNode stops new work from being placed on a node, or, with drained false,

@@ -119,9 +119,11 @@ func (c *Client) Activities(ctx context.Context, offset, limit int) (wire.Activi
 
 // Invoices returns the monthly statements of the organization, newest first.
 func (c *Client) Invoices(ctx context.Context) (wire.Invoices, error) {
-	var out wire.Invoices
-	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/billing/invoices", Out: &out})
-	return out, err
+	all, err := pagesOf(ctx, c, "/billing/invoices", func(page *wire.Invoices) []wire.Invoice { return page.Invoices })
+	if err != nil {
+		return wire.Invoices{}, err
+	}
+	return wire.Invoices{Invoices: append([]wire.Invoice{}, all...), Total: len(all)}, nil
 }
 
 // InvoicePDF returns the statement with an identifier as PDF.

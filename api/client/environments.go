@@ -20,9 +20,7 @@ func environmentsPath(shared bool) string {
 // Environments returns the named environments that executions may ask for or, for an
 // operator with shared, those of the cluster.
 func (c *Client) Environments(ctx context.Context, shared bool) ([]wire.Environment, error) {
-	var out []wire.Environment
-	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: environmentsPath(shared), Out: &out})
-	return out, err
+	return pages[wire.Environment](ctx, c, environmentsPath(shared))
 }
 
 // CreateEnvironment makes a named environment of the organization or, with shared, one

@@ -12,9 +12,11 @@ import (
 
 // Models returns the published models, for operators.
 func (c *Client) Models(ctx context.Context) (wire.Models, error) {
-	var out wire.Models
-	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/admin/models", Out: &out})
-	return out, err
+	all, err := pagesOf(ctx, c, "/admin/models", func(page *wire.Models) []wire.Model { return page.Models })
+	if err != nil {
+		return wire.Models{}, err
+	}
+	return wire.Models{Models: append([]wire.Model{}, all...), Total: len(all)}, nil
 }
 
 // SetModel publishes a deployment for every organization.

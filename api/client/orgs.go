@@ -13,9 +13,7 @@ import (
 
 // Orgs returns the organizations of the caller.
 func (c *Client) Orgs(ctx context.Context) ([]wire.Org, error) {
-	var out []wire.Org
-	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/orgs", Out: &out})
-	return out, err
+	return pages[wire.Org](ctx, c, "/orgs")
 }
 
 // Members returns the members of the organization with a slug.
@@ -92,9 +90,7 @@ func (c *Client) RevokeInvite(ctx context.Context, slug string, id compute.Invit
 
 // MyInvites returns the invites that the caller can answer.
 func (c *Client) MyInvites(ctx context.Context) ([]wire.Invite, error) {
-	var out []wire.Invite
-	err := c.Do(ctx, berth.Call{Method: http.MethodGet, Path: "/invites", Out: &out})
-	return out, err
+	return pages[wire.Invite](ctx, c, "/invites")
 }
 
 // AnswerInvite accepts or declines the invite with a token.

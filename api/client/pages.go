@@ -15,7 +15,7 @@ func pages[T any](ctx context.Context, c *Client, path string) ([]T, error) {
 
 // pagesOf returns all rows of a list that is answered in pages of type P.
 func pagesOf[P, T any](ctx context.Context, c *Client, path string, rows func(*P) []T) ([]T, error) {
-	var all []T
+	all := []T{}
 	query := url.Values{}
 	for {
 		var page P

@@ -2,10 +2,12 @@ package deployment
 
 import (
 	"net/http"
+	"slices"
 	"unicode/utf8"
 
 	"berth/api/edge"
 	"berth/api/execution"
+	"berth/api/handler"
 	"berth/api/wire"
 	"berth/compute"
 	"berth/fsm"
@@ -24,7 +26,8 @@ func (g *models) Routes() []edge.Route {
 	return []edge.Route{
 		{
 			Method: http.MethodGet, Path: all, Need: edge.NeedOperator,
-			Summary: "The models that every organization may use.", Reply: edge.Type[wire.Models](), Handle: g.list,
+			Summary: "The models that every organization may use, by id.",
+			Query:   edge.Type[wire.PageQuery](), Reply: edge.Type[wire.Models](), Handle: g.list,
 		},
 		{
 			Method: http.MethodPut, Path: one, Need: edge.NeedOperator, Rest: true,
@@ -38,13 +41,17 @@ func (g *models) Routes() []edge.Route {
 	}
 }
 
-// list answers the published models.
+// list answers a page of the published models.
 func (g *models) list(r *edge.Request) (any, error) {
-	out := wire.Models{Models: []wire.Model{}}
-	for m := range r.View.Models() {
+	all := slices.Collect(r.View.Models())
+	page, err := handler.Paged(r, all, func(m **compute.Model) string { return (*m).ID })
+	if err != nil {
+		return nil, err
+	}
+	out := wire.Models{Models: []wire.Model{}, Total: len(all)}
+	for _, m := range page {
 		out.Models = append(out.Models, modelOf(r.View, m))
 	}
-	out.Total = len(out.Models)
 	return out, nil
 }
 

@@ -26,7 +26,7 @@ func (g *environments) Routes() []edge.Route {
 		{
 			Method: http.MethodGet, Path: all, Tag: "Execution Management", Need: edge.NeedCaller,
 			Summary: "The named environments that executions of the organization may ask for, and how far the nodes are.",
-			Reply:   edge.Type[[]wire.Environment](), Handle: g.list,
+			Query:   edge.Type[wire.PageQuery](), Reply: edge.Type[[]wire.Environment](), Handle: g.list,
 		},
 		{
 			Method: http.MethodPost, Path: all, Tag: "Execution Management", Need: edge.NeedCaller,
@@ -44,7 +44,7 @@ func (g *environments) Routes() []edge.Route {
 		{
 			Method: http.MethodGet, Path: shared, Need: edge.NeedOperator,
 			Summary: "The named environments of the cluster, which every organization may use.",
-			Reply:   edge.Type[[]wire.Environment](), Handle: g.listShared,
+			Query:   edge.Type[wire.PageQuery](), Reply: edge.Type[[]wire.Environment](), Handle: g.listShared,
 		},
 		{
 			Method: http.MethodPost, Path: shared, Need: edge.NeedOperator,
@@ -80,17 +80,22 @@ func environmentOf(view *fsm.View, e *compute.Environment) wire.Environment {
 
 // list answers the environments of the caller's organization and of the cluster.
 func (g *environments) list(r *edge.Request) (any, error) {
-	out := []wire.Environment{}
-	for _, e := range r.View.EnvironmentsOf(r.Caller.Actor.Org) {
-		out = append(out, environmentOf(r.View, e))
-	}
-	return out, nil
+	return g.listOf(r, r.Caller.Actor.Org)
 }
 
 // listShared answers the environments of the cluster.
 func (g *environments) listShared(r *edge.Request) (any, error) {
+	return g.listOf(r, compute.OrgID{})
+}
+
+// listOf answers a page of the environments of an organization and of the cluster, by name.
+func (g *environments) listOf(r *edge.Request, org compute.OrgID) (any, error) {
+	page, err := handler.Paged(r, r.View.EnvironmentsOf(org), func(e **compute.Environment) string { return (*e).Name })
+	if err != nil {
+		return nil, err
+	}
 	out := []wire.Environment{}
-	for _, e := range r.View.EnvironmentsOf(compute.OrgID{}) {
+	for _, e := range page {
 		out = append(out, environmentOf(r.View, e))
 	}
 	return out, nil

@@ -245,12 +245,12 @@ func (g BillingCalls) Activities(ctx context.Context, query ActivitiesQuery) (Ac
 
 // Invoices is GET /api/v2/external/billing/invoices.
 //
-// A statement for each month in which the organization's ledger has lines.
+// A statement for each month in which the organization's ledger has lines, newest first.
 //
 // Needs: API key or access token.
-func (g BillingCalls) Invoices(ctx context.Context) (Invoices, error) {
+func (g BillingCalls) Invoices(ctx context.Context, query PageQuery) (Invoices, error) {
 	var out Invoices
-	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/billing/invoices", Out: &out})
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/billing/invoices", Query: queryOf(query), Out: &out})
 	return out, err
 }
 
@@ -604,9 +604,9 @@ type EnvironmentsCalls struct{ c *Client }
 // nodes are.
 //
 // Needs: API key or access token.
-func (g EnvironmentsCalls) List(ctx context.Context) ([]Environment, error) {
+func (g EnvironmentsCalls) List(ctx context.Context, query PageQuery) ([]Environment, error) {
 	var out []Environment
-	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/environments", Out: &out})
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/environments", Query: queryOf(query), Out: &out})
 	return out, err
 }
 
@@ -638,9 +638,9 @@ func (g EnvironmentsCalls) Remove(ctx context.Context, name string) (Message, er
 // The named environments of the cluster, which every organization may use.
 //
 // Needs: root token, or an operator's API key or access token.
-func (g EnvironmentsCalls) ListShared(ctx context.Context) ([]Environment, error) {
+func (g EnvironmentsCalls) ListShared(ctx context.Context, query PageQuery) ([]Environment, error) {
 	var out []Environment
-	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/admin/environments", Out: &out})
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/admin/environments", Query: queryOf(query), Out: &out})
 	return out, err
 }
 
@@ -852,9 +852,9 @@ func (g InvitesCalls) Revoke(ctx context.Context, slug string, id string) (Messa
 // sent.
 //
 // Needs: API key or access token, also of who is a member of no organization.
-func (g InvitesCalls) Mine(ctx context.Context) ([]Invite, error) {
+func (g InvitesCalls) Mine(ctx context.Context, query PageQuery) ([]Invite, error) {
 	var out []Invite
-	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/invites", Out: &out})
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/invites", Query: queryOf(query), Out: &out})
 	return out, err
 }
 
@@ -1072,12 +1072,12 @@ type ModelsCalls struct{ c *Client }
 
 // List is GET /api/v2/external/admin/models.
 //
-// The models that every organization may use.
+// The models that every organization may use, by id.
 //
 // Needs: root token, or an operator's API key or access token.
-func (g ModelsCalls) List(ctx context.Context) (Models, error) {
+func (g ModelsCalls) List(ctx context.Context, query PageQuery) (Models, error) {
 	var out Models
-	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/admin/models", Out: &out})
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/admin/models", Query: queryOf(query), Out: &out})
 	return out, err
 }
 
@@ -1111,9 +1111,9 @@ type NodesCalls struct{ c *Client }
 // The nodes of the cluster with their GPUs.
 //
 // Needs: root token, or an operator's API key or access token.
-func (g NodesCalls) ListNodes(ctx context.Context) (Nodes, error) {
+func (g NodesCalls) ListNodes(ctx context.Context, query PageQuery) (Nodes, error) {
 	var out Nodes
-	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/admin/nodes", Out: &out})
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/admin/nodes", Query: queryOf(query), Out: &out})
 	return out, err
 }
 
@@ -1160,9 +1160,9 @@ type OrgsCalls struct{ c *Client }
 // The organizations of the caller.
 //
 // Needs: API key or access token, also of who is a member of no organization.
-func (g OrgsCalls) ListOrgs(ctx context.Context) ([]Org, error) {
+func (g OrgsCalls) ListOrgs(ctx context.Context, query PageQuery) ([]Org, error) {
 	var out []Org
-	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/orgs", Out: &out})
+	err := g.c.Do(ctx, Call{Method: http.MethodGet, Path: "/orgs", Query: queryOf(query), Out: &out})
 	return out, err
 }
 
