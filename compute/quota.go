@@ -26,6 +26,10 @@ type Quota struct {
 	// without a size stands for all sizes of its type: gpu.h100 also for gpu.h100.2x.
 	Profile string `cbor:"8,keyasint,omitempty"`
 	Denied  bool   `cbor:"9,keyasint,omitempty"` // The organization may not use the profile.
+
+	// CheckAt is when the quota of an API key that is gone is removed if no work of the key goes
+	// on by then. Zero while the key exists.
+	CheckAt Instant `cbor:"10,keyasint,omitempty"`
 }
 
 // Load is the resources held by the live attempts of an organization, a key, a

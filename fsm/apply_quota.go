@@ -7,6 +7,7 @@ import (
 
 	"berth/compute"
 	"berth/fsm/command"
+	"berth/fsm/format"
 )
 
 // Limits of quotas.
@@ -82,13 +83,16 @@ func (s *quota) setQuota(c command.SetQuota) command.Result {
 	if refusal := s.checkQuota(&q); refusal != nil {
 		return command.Result{Refusal: refusal}
 	}
-	q.ChangedAt = 0
+	q.ChangedAt, q.CheckAt = 0, 0
 	if q == (compute.Quota{Org: q.Org, Key: q.Key, Tag: q.Tag, Profile: q.Profile}) {
-		s.view.quotas.Drop(scopeOf(&q))
+		s.view.dropQuota(scopeOf(&q))
 		return command.Result{ID: q.Org.UUID}
 	}
 	q.ChangedAt = s.view.meta.Now
-	s.view.quotas.Put(&q)
+	if known, ok := s.view.quotas.Get(scopeOf(&q)); ok {
+		q.CheckAt = known.CheckAt
+	}
+	s.view.storeQuota(&q)
 	return command.Result{ID: q.Org.UUID}
 }
 
@@ -110,7 +114,7 @@ func (s *quota) checkQuota(q *compute.Quota) *compute.Error {
 	switch {
 	case !known:
 		return compute.Errorf(compute.CodeNotFound, "organization not found").Named("org_unknown")
-	case !q.Key.IsZero() && !owns:
+	case !q.Key.IsZero() && !owns && !replaces: // That of a key which is gone stays while its work goes on.
 		return compute.Errorf(compute.CodeNotFound, "API key not found").Named("key_not_found")
 	case parts > 1:
 		return invalid("a quota is of an organization, one of its keys, one of its tags or a hardware profile")
@@ -146,6 +150,52 @@ func (v *View) checkQuotaProfile(name string) *compute.Error {
 		return resolver{v}.unknownProfile(why, "unknown_profile")
 	}
 	return nil
+}
+
+func (v *quotaTables) storeQuota(q *compute.Quota) { v.goneQuotas.Update(v.quotas.Put(q), q) }
+
+func (v *quotaTables) dropQuota(at scope) {
+	if old := v.quotas.Drop(at); old != nil {
+		v.goneQuotas.Update(old, nil)
+	}
+}
+
+// goneQuota is the place of a quota whose key is gone, by when it is checked.
+type goneQuota struct {
+	at compute.Instant
+	scope
+}
+
+func byGoneQuota(a, b goneQuota) int {
+	return cmp.Or(cmp.Compare(a.at, b.at), byScope(a.scope, b.scope))
+}
+
+func goneQuotaOf(q *compute.Quota) goneQuota { return goneQuota{q.CheckAt, scopeOf(q)} }
+
+// endQuota removes the quota of a key that is gone. While work of the key goes on, the quota
+// stays and is checked again: more of what waits would start at once otherwise.
+func (s *quota) endQuota(at scope) {
+	known, ok := s.view.quotas.Get(at)
+	if !ok {
+		return
+	}
+	if s.view.Format() < format.Rotation || !s.view.works(spender{org: at.org, key: at.key}) {
+		s.view.dropQuota(at)
+		return
+	}
+	q := *known
+	q.CheckAt = s.view.meta.Now.Add(goneAge)
+	s.view.storeQuota(&q)
+}
+
+// endQuotas removes the quotas of keys that are gone and of which no work goes on.
+func (s *quota) endQuotas() {
+	for _, due := range s.view.goneQuotas.FirstKeys(goneSweep) {
+		if due.at > s.view.meta.Now {
+			return
+		}
+		s.endQuota(due.scope)
+	}
 }
 
 func (s *quota) countQuotas(org compute.OrgID) int {

@@ -9,7 +9,7 @@ import (
 	"berth/fsm/format"
 )
 
-// Budgets of keys and accounts that are gone.
+// Budgets and quotas of keys and accounts that are gone.
 const (
 	goneAge   = time.Minute // Between two checks whether work of theirs goes on.
 	goneSweep = 50          // Checks in one Tick at most: each may look at all live work of its organization.

@@ -77,6 +77,7 @@ func (v checker) checkDerived() error {
 		differ("blobs of archives", v.view.archiveBlobs, fresh.view.archiveBlobs),
 		differ("totals of archives", v.view.archivedTotals, fresh.view.archivedTotals),
 		differ("loads", v.view.loads, fresh.view.loads),
+		differ("quotas of gone keys", v.view.goneQuotas.Table(), fresh.view.goneQuotas.Table()),
 		differ("held by keys and members", v.view.heldBy, fresh.view.heldBy),
 		differ("budgets of gone keys and accounts", v.view.gone.Table(), fresh.view.gone.Table()),
 		v.view.offered.differ(fresh.view.offered),
@@ -111,7 +112,7 @@ func (v checker) rebuilt() *state {
 	copyRecords(v.view.admitted, func(a *admission) { s.view.admitted.Put(a) })
 	copyRecords(v.view.arrived, func(a *arrival) { s.view.arrived.Put(a) })
 	copyRecords(v.view.usage, func(u *usage) { s.view.usage.Put(u) })
-	copyRecords(v.view.quotas, func(q *compute.Quota) { s.view.quotas.Put(q) })
+	copyRecords(v.view.quotas, s.view.storeQuota)
 	copyRecords(v.view.tallies, func(t *tally) { s.view.tallies.Put(t) })
 	copyRecords(v.view.archives, s.putArchive)
 	copyRecords(v.view.uploads, s.upload.put)
@@ -385,13 +386,15 @@ func (v checker) checkAttempt(a *compute.Attempt, e *compute.Execution) error {
 // movable reports whether an attempt of e may be asked to make room.
 func movable(e *compute.Execution) bool { return e.Preemptible || e.MaxRetries > 0 }
 
-// checkQuotas checks that quotas have their organization and key, and that
-// fair share knows the holdings of every organization.
+// checkQuotas checks that quotas have their organization and, until they are checked, their
+// key, and that fair share knows the holdings of every organization.
 func (v checker) checkQuotas() error {
 	for q := range v.view.quotas.Values() {
 		_, org := v.view.orgs.Get(q.Org)
-		if _, key := v.view.Key(q.Org, q.Key); !org || !q.Key.IsZero() && !key {
-			return fmt.Errorf("a quota of organization %s and key %s: one does not exist", q.Org, q.Key)
+		_, key := v.view.Key(q.Org, q.Key)
+		if gone := !q.Key.IsZero() && !key; !org || gone == q.CheckAt.IsZero() {
+			return fmt.Errorf("a quota of organization %s and key %s: the key is gone: %t, the quota is checked at %s",
+				q.Org, q.Key, gone, q.CheckAt)
 		}
 	}
 	rates := make(map[compute.OrgID]compute.Price)

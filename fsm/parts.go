@@ -21,6 +21,7 @@ type (
 		identity   *identity
 		membership *membership
 		money      *money
+		quota      *quota
 		requests   *requests
 		retention  *retention
 		statistics *statistics
@@ -44,6 +45,7 @@ type (
 		access    *access
 		execution *execution
 		money     *money
+		quota     *quota
 		upload    *upload
 		object    *object
 	}
@@ -179,7 +181,7 @@ func stateOf(v *View) *state {
 		view:      v,
 		execution: s.execution, identity: s.identity, membership: s.membership,
 		money: s.money, requests: s.requests, retention: s.retention,
-		statistics: s.statistics, upload: s.upload, object: s.object,
+		statistics: s.statistics, upload: s.upload, object: s.object, quota: s.quota,
 	}
 	*s.membership = membership{
 		view:   v,
@@ -187,7 +189,7 @@ func stateOf(v *View) *state {
 	}
 	*s.identity = identity{
 		view:   v,
-		access: s.access, execution: s.execution, money: s.money, upload: s.upload, object: s.object,
+		access: s.access, execution: s.execution, money: s.money, quota: s.quota, upload: s.upload, object: s.object,
 	}
 	*s.money = money{
 		view:   v,

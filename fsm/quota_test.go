@@ -231,6 +231,48 @@ func TestQuotaOfAKeyGoesWithIt(t *testing.T) {
 	}
 }
 
+// TestQuotaOutlivesItsKey checks that the work of a deleted key keeps to its quota while it waits
+// and runs, that an operator may change it, and that it goes with the last of the work.
+func TestQuotaOutlivesItsKey(t *testing.T) {
+	w := newestWorld(t)
+	by := w.ada
+	by.Key = compute.KeyID{UUID: w.uuid()}
+	w.must(command.CreateKey{Actor: w.ada, Key: compute.Key{ID: by.Key, Lookup: "0123456789"}})
+	w.quota(compute.Quota{Org: w.org, Key: by.Key, Concurrent: 1})
+	start := func() compute.ExecutionID {
+		c := w.python("t4")
+		c.Actor, c.Execution.Timeout = by, time.Hour
+		return w.must(c).Execution
+	}
+	running, waiting, third := start(), start(), start()
+	w.place("n3", running)
+	w.must(command.DeleteKey{Actor: w.ada, Key: by.Key})
+	assign := func(id compute.ExecutionID) command.CommitPlan {
+		return command.CommitPlan{Term: 1, Plan: compute.Plan{Assignments: []compute.Assignment{w.assign(id, "n3")}}}
+	}
+	w.pass(5 * time.Minute)
+	if r := w.must(assign(waiting)); r.Count != 0 || w.get(waiting).Reason != compute.ReasonKeyConcurrency {
+		t.Errorf("a second one is placed, or waits for %q", w.get(waiting).Reason)
+	}
+	w.quota(compute.Quota{Org: w.org, Key: by.Key, Concurrent: 2})
+	w.place("n3", waiting)
+	if r := w.must(assign(third)); r.Count != 0 {
+		t.Error("a third one is placed beside two")
+	}
+	if err := w.view().Check(); err != nil {
+		t.Error(err)
+	}
+	for _, id := range []compute.ExecutionID{running, waiting} {
+		w.must(w.ended(id, compute.StatusCompleted, time.Second))
+	}
+	w.place("n3", third)
+	w.must(w.ended(third, compute.StatusCompleted, time.Second))
+	w.pass(5 * time.Minute)
+	if got := w.view().Quotas(w.org); len(got) != 1 {
+		t.Errorf("a quota of a key without work: %+v", got)
+	}
+}
+
 // TestShareCountsPlacedWork follows an organization's fair-share usage through
 // an execution: nothing while it waits, its price while it is placed, and half
 // of that a half-life later.

@@ -113,7 +113,7 @@ func (s *state) loaders() []func([]byte) error {
 		load(func(a *admission) { s.view.admitted.Put(a) }),
 		load(func(a *arrival) { s.view.arrived.Put(a) }),
 		load(func(u *usage) { s.view.usage.Put(u) }),
-		load(func(q *compute.Quota) { s.view.quotas.Put(q) }),
+		load(s.view.storeQuota),
 		load(func(t *tally) { s.view.tallies.Put(t) }),
 		load(s.putArchive),
 		load(s.upload.put),

@@ -108,6 +108,8 @@ type (
 		usage  store.Records[compute.OrgID, usage]
 		quotas store.Records[scope, compute.Quota]
 		loads  store.Table[scope, compute.Load] // Loads of live attempts.
+
+		goneQuotas store.Index[goneQuota, compute.Quota] // Quotas of keys that are gone.
 	}
 
 	// requestTables has the answers to processed requests.
@@ -288,6 +290,7 @@ func (v *View) makeRecords() {
 	v.lookups = store.NewTable[string, compute.KeyID](strings.Compare)
 	v.totals = store.NewTable[compute.OrgID, totals](byOrg)
 	v.loads = store.NewTable[scope, compute.Load](byScope)
+	v.goneQuotas = store.NewIndex(byGoneQuota, goneQuotaOf, func(q *compute.Quota) bool { return !q.CheckAt.IsZero() })
 }
 
 // makeFinalRecords makes the tables whose records mostly become final. The
@@ -514,6 +517,7 @@ func (v *View) freezeDerived() {
 	store.Freeze(&v.victims)
 	store.Freeze(&v.totals)
 	store.Freeze(&v.loads)
+	store.Freeze(&v.goneQuotas)
 	store.Freeze(&v.orgUploads)
 	store.Freeze(&v.expiringUploads)
 	store.Freeze(&v.outputs)
@@ -662,7 +666,7 @@ func (v *identityTables) putKey(k *compute.Key) {
 
 func (s *identity) dropKey(id compute.KeyID) {
 	old := s.view.keys.Drop(id)
-	s.view.quotas.Drop(scope{org: old.Org, key: id})
+	s.quota.endQuota(scope{org: old.Org, key: id})
 	s.money.endBudget(spender{org: old.Org, key: id})
 	s.view.lookups.Remove(old.Lookup)
 	s.view.orgKeys.Update(old, nil)

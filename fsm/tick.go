@@ -25,6 +25,7 @@ func (s *lifecycle) tick() command.Result {
 	s.money.growHolds()
 	s.money.postDueTokens()
 	s.money.endBudgets()
+	s.quota.endQuotas()
 	s.requests.expireOps()
 	s.membership.expireTokens()
 	s.identity.expireRefresh()

@@ -43,7 +43,7 @@ const (
 	// Users whose address nobody has proved are marked, logins, and changes that a password
 	// confirms, are bound to the password that was checked, and logins end that nobody uses.
 	// Work is warned before it is stopped without credits, and budgets report what it uses up
-	// while it runs, and stay while work of deleted keys and accounts goes on. Keys make none
+	// while it runs, and stay, as quotas of keys do, while work of deleted keys and accounts goes on. Keys make none
 	// that outlive them, and keys and members with a ceiling start no replicas of services that
 	// they did not create. Tokens are charged as far as holds or free credits cover them, and holds of
 	// nodes that are gone end as leases do. Trails of organizations list logouts and how people
