@@ -183,7 +183,28 @@ func (p *Provider) redeem(
 	if verified.Nonce != nonce {
 		return compute.Identity{}, errIdentity(errors.New("the ID token is of another sign-in"))
 	}
+	if err := p.checkParty(verified); err != nil {
+		return compute.Identity{}, errIdentity(err)
+	}
 	return p.identify(ctx, found, verified, token)
+}
+
+// checkParty checks for which client the provider made a token, as OpenID Connect Core 3.1.3.7
+// has it: a token with several audiences names the authorized party, which is this client.
+func (p *Provider) checkParty(verified *oidc.IDToken) error {
+	var c struct {
+		Party *string `json:"azp"`
+	}
+	if err := verified.Claims(&c); err != nil {
+		return err
+	}
+	switch {
+	case c.Party == nil && len(verified.Audience) > 1:
+		return errors.New("the ID token has several audiences and no authorized party")
+	case c.Party != nil && *c.Party != p.cfg.ClientID:
+		return errors.New("the ID token was made for another client")
+	}
+	return nil
 }
 
 // refusedBy returns the refusal for an error code of the provider.

@@ -1,6 +1,10 @@
 package identity
 
 import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -182,6 +186,108 @@ func TestBrowser(t *testing.T) {
 	_, err = i.client("web", "example.com").Exchange(t.Context(), i.browse(t, e.AuthorizationURL, challenge, "n1"), verifier, callback, "n1")
 	if detail(err) != "domain_not_allowed" {
 		t.Errorf("an address of another domain: %v", err)
+	}
+}
+
+// resigned changes the claims of ID tokens on the way from the provider, with the provider's
+// signature.
+type resigned struct {
+	*issuer
+
+	change func(claims map[string]any)
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r resigned) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil || req.Method != http.MethodPost {
+		return resp, err
+	}
+	defer resp.Body.Close()
+	var answer map[string]any
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+		return nil, err
+	}
+	if text, ok := answer["id_token"].(string); ok {
+		if answer["id_token"], err = r.sign(req.Context(), text); err != nil {
+			return nil, err
+		}
+	}
+	data, err := json.Marshal(answer)
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
+	return resp, err
+}
+
+// sign returns a token with changed claims.
+func (r resigned) sign(ctx context.Context, text string) (string, error) {
+	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(text, ".")[1])
+	if err != nil {
+		return "", err
+	}
+	claims := make(map[string]any)
+	if err := json.Unmarshal(payload, &claims); err != nil {
+		return "", err
+	}
+	r.change(claims)
+	if payload, err = json.Marshal(claims); err != nil {
+		return "", err
+	}
+	key, err := r.SigningKey(ctx)
+	if err != nil {
+		return "", err
+	}
+	signer, err := op.SignerFromKey(key)
+	if err != nil {
+		return "", err
+	}
+	signed, err := signer.Sign(payload)
+	if err != nil {
+		return "", err
+	}
+	return signed.CompactSerialize()
+}
+
+// TestAuthorizedParty signs in with ID tokens for several audiences and for another client.
+func TestAuthorizedParty(t *testing.T) {
+	i := newIssuer(t)
+	const absent = "absent"
+	for name, try := range map[string]struct {
+		audience any
+		party    any
+		ok       bool
+	}{
+		"as it comes":                     {nil, nil, true},
+		"no party":                        {nil, absent, true},
+		"several audiences":               {[]string{"device", "other"}, "device", true},
+		"several audiences without party": {[]string{"device", "other"}, absent, false},
+		"another party":                   {nil, "other", false},
+		"another party of several":        {[]string{"other", "device"}, "other", false},
+		"an empty party":                  {nil, "", false},
+		"a party that is no text":         {nil, 1, false},
+		"other audiences":                 {[]string{"other", "third"}, "device", false},
+	} {
+		p := i.client("device")
+		p.cfg.Client = &http.Client{Transport: resigned{i, func(claims map[string]any) {
+			if try.audience != nil {
+				claims["aud"] = try.audience
+			}
+			if try.party == absent {
+				delete(claims, "azp")
+			} else if try.party != nil {
+				claims["azp"] = try.party
+			}
+		}}}
+		code, err := p.Device(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := i.CompleteDeviceAuthorization(t.Context(), code.User, "id1"); err != nil {
+			t.Fatal(err)
+		}
+		_, err = p.Poll(t.Context(), code.Device)
+		if try.ok && err != nil || !try.ok && compute.CodeOf(err) != compute.CodeUnauthenticated {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
