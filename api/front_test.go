@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -150,6 +151,45 @@ func TestCORS(t *testing.T) {
 	} {
 		if origin := got.header.Get("Access-Control-Allow-Origin"); origin != page || got.header.Get("Vary") == "" {
 			t.Errorf("%s of models: %d for %q", name, got.status, origin)
+		}
+	}
+}
+
+// TestCORSOfModelClients asks as a browser does for OpenAI's client: each of its headers may be
+// sent to models, and nowhere else. Names of no such family are not repeated.
+func TestCORSOfModelClients(t *testing.T) {
+	const page = "https://lab.example"
+	w := newWorld(t, func(c *handler.Config) { c.Front.Origins = []string{page} })
+	own := []string{
+		"x-stainless-arch", "x-stainless-lang", "x-stainless-os", "x-stainless-package-version", "x-stainless-retry-count",
+		"x-stainless-runtime", "x-stainless-runtime-version", "X-Stainless-Timeout", "openai-organization", "openai-project",
+	}
+	others := []string{"cookie", "x-forwarded-for", "x-stainless-", "x-stainless-a b", "x-berth-worker", "xx-stainless-arch", "*"}
+	asked := strings.Join(append(append([]string{"authorization", "content-type"}, own...), others...), ", ")
+	for path, open := range map[string]bool{
+		edge.ModelRoot + "/chat/completions": true, root + "/serverless/models": true, root + "/execution/streaming/start": false,
+	} {
+		got := w.fetch("OPTIONS", path, "", nil, []string{
+			"Origin", page, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", asked,
+		})
+		allowed := strings.Split(got.header.Get("Access-Control-Allow-Headers"), ", ")
+		for _, name := range own {
+			if slices.Contains(allowed, name) != open {
+				t.Errorf("%s: whether %s may be sent: %t, want %t", path, name, !open, open)
+			}
+		}
+		for _, name := range others {
+			if slices.Contains(allowed, name) {
+				t.Errorf("%s: %q may be sent", path, name)
+			}
+		}
+		if got.status != http.StatusOK || !slices.Contains(allowed, "Authorization") {
+			t.Errorf("%s: %d %v", path, got.status, allowed)
+		}
+		if got = w.fetch("OPTIONS", path, "", nil, []string{
+			"Origin", "https://evil.example", "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", asked,
+		}); got.header.Get("Access-Control-Allow-Headers") != "" {
+			t.Errorf("%s: another origin: %v", path, got.header)
 		}
 	}
 }

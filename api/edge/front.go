@@ -118,11 +118,31 @@ func (s *Server) preflight(ctx *fasthttp.RequestCtx) bool {
 	}
 	h := &ctx.Response.Header
 	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE")
-	h.Set("Access-Control-Allow-Headers",
-		"Authorization, Content-Type, Idempotency-Key, X-Org-Slug, X-Request-Id, Last-Event-ID, "+
-			"If-Match, If-None-Match, Range")
+	allowed := "Authorization, Content-Type, Idempotency-Key, X-Org-Slug, X-Request-Id, Last-Event-ID, " +
+		"If-Match, If-None-Match, Range"
+	if isModel(ctx.URI().PathOriginal()) {
+		for _, name := range clientHeaders(string(ctx.Request.Header.Peek("Access-Control-Request-Headers"))) {
+			allowed += ", " + name
+		}
+	}
+	h.Set("Access-Control-Allow-Headers", allowed)
 	h.Set("Access-Control-Max-Age", "600")
 	return true
+}
+
+// clientHeader is a header by which OpenAI's clients say what they are and what they want. Each
+// version of them has others.
+var clientHeader = regexp.MustCompile(`^(?i:x-stainless|openai)-[A-Za-z0-9-]{1,64}$`)
+
+// clientHeaders returns those of a list of header names that OpenAI's clients send.
+func clientHeaders(asked string) []string {
+	var names []string
+	for name := range strings.SplitSeq(asked, ",") {
+		if name = strings.TrimSpace(name); clientHeader.MatchString(name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // secure sets the headers that keep browsers from doing more with an answer than
