@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -27,6 +28,7 @@ const (
 	shutdownTimeout    = 5 * time.Second
 	headerBytes        = 8 << 10
 	maxRequestsPerConn = 10_000
+	closingConns       = 1024 // That the listener does not count any more, and whose goroutine has not ended.
 )
 
 // Server serves routes: connections, and the way of a request from its bytes to
@@ -79,7 +81,9 @@ func (s *Server) Drain() { s.draining.Store(true) }
 // requests in flight get a few seconds. It returns when all of that is over,
 // with l closed.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	lingering := connection.NewListener(ctx, l, s.cfg.Limits.ConnsPerIP)
+	lingering := connection.NewListener(ctx, l, connection.Limits{
+		All: s.cfg.Limits.Conns, PerNetwork: s.cfg.Limits.ConnsPerIP, TLS: s.cfg.TLS, Answer: s.crowdedOut,
+	})
 	defer lingering.Wait()
 	l = lingering
 	if s.cfg.TLS != nil {
@@ -124,9 +128,8 @@ func (s *Server) newServer(life lifetime) *fasthttp.Server {
 		IdleTimeout:        idleTimeout,
 		WriteTimeout:       connection.WriteTimeout,
 		ReadBufferSize:     headerBytes,
-		StreamRequestBody:  true, // See receive.
-		Concurrency:        limits.Conns,
-		MaxConnsPerIP:      limits.ConnsPerIP,
+		StreamRequestBody:  true,                        // See receive.
+		Concurrency:        limits.Conns + closingConns, // The listener refuses connections beyond Conns.
 		MaxRequestsPerConn: maxRequestsPerConn,
 		TCPKeepalive:       true,
 		ReduceMemoryUsage:  true,
@@ -163,6 +166,22 @@ const minCredential = 40
 func (s *Server) parserError(ctx *fasthttp.RequestCtx, err error) {
 	r := &Request{id: s.NewUUID().String(), begun: s.cfg.Stopwatch()}
 	s.fail(ctx, r, parserErrorOf(err))
+}
+
+// crowdedOut returns the answer to a connection beyond a limit: that of its customer, or that
+// of all.
+func (s *Server) crowdedOut(crowded bool) []byte {
+	err := compute.Errorf(compute.CodeUnavailable, "This node has as many connections as it serves at once.")
+	if crowded {
+		err = compute.Errorf(compute.CodeRateLimited, "This address has as many connections as one may have at once.")
+	}
+	var ctx fasthttp.RequestCtx
+	ctx.Init(&fasthttp.Request{}, nil, nil)
+	s.fail(&ctx, &Request{id: s.NewUUID().String(), begun: s.cfg.Stopwatch()}, err.Named("too_many_connections"))
+	ctx.SetConnectionClose()
+	var text bytes.Buffer
+	_, _ = ctx.Response.WriteTo(&text) // A buffer takes everything.
+	return text.Bytes()
 }
 
 // parserErrorOf returns the client's error for a request that could not be

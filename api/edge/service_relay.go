@@ -66,7 +66,6 @@ func (s *Server) ServeServices(conn net.Conn) error {
 	defer open.Close()
 	defer context.AfterFunc(life.soft, func() { open.Close() })()
 	server := s.newServer(*life)
-	server.MaxConnsPerIP = 0 // All of a worker's clients have its address.
 	incoming := s.incomingHandler(*life)
 	server.Handler = func(ctx *fasthttp.RequestCtx) {
 		if isModel(ctx.URI().PathOriginal()) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
 	"net"
 	"os"
 	"sync"
@@ -30,21 +29,25 @@ const (
 type Listener struct {
 	net.Listener
 
-	places  *limit.Budget
-	open    *limit.Budget   // Open connections of networks of IPv6; fasthttp counts by whole addresses.
-	ctx     context.Context //nolint:containedctx // Lives for one call of Serve; nothing lingers after it.
-	waiting sync.WaitGroup
+	limits   Limits
+	places   *limit.Budget
+	open     *limit.Budget // Open connections of customers.
+	refusing *limit.Budget
+	ctx      context.Context //nolint:containedctx // Lives for one call of Serve; nothing lingers after it.
+	waiting  sync.WaitGroup
 }
 
-// NewListener returns a listener that closes connections of a customer beyond perIP.
-func NewListener(ctx context.Context, l net.Listener, perIP int) *Listener {
+// NewListener returns a listener that refuses connections beyond limits.
+func NewListener(ctx context.Context, l net.Listener, limits Limits) *Listener {
 	return &Listener{
-		Listener: l, ctx: ctx,
-		places: limit.NewBudget(maxLingering, maxLingering/lingerShare), open: limit.NewBudget(math.MaxInt, perIP),
+		Listener: l, ctx: ctx, limits: limits,
+		places:   limit.NewBudget(maxLingering, maxLingering/lingerShare),
+		open:     limit.NewBudget(limits.All, limits.PerNetwork),
+		refusing: limit.NewBudget(maxRefusing, maxRefusing/refusalShare),
 	}
 }
 
-// Wait waits until no connection lingers.
+// Wait waits until no connection lingers or is refused.
 func (l *Listener) Wait() { l.waiting.Wait() }
 
 // Accept implements net.Listener.
@@ -62,20 +65,17 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if network == "" || l.open.Take(network, 1) {
 			return &lingerConn{halfConn: half, listener: l, network: network}, nil
 		}
-		_ = conn.Close() // There is nobody to tell.
+		l.refuse(half, network)
 	}
 }
 
-// networkOf names the network of a client that has an IPv6 address, "" for others.
+// networkOf names the customer behind a connection, "" where it has no address.
 func networkOf(client net.Addr) string {
 	tcp, ok := client.(*net.TCPAddr)
 	if !ok {
 		return ""
 	}
-	if from := tcp.AddrPort().Addr().Unmap(); from.Is6() {
-		return auth.Customer("", from)
-	}
-	return ""
+	return auth.Customer("", tcp.AddrPort().Addr())
 }
 
 // halfConn is a connection of which one direction can be closed.
@@ -140,10 +140,7 @@ func (c *lingerConn) Close() error {
 	if again || c.over.Load() || l.ctx.Err() != nil {
 		return c.halfConn.Close()
 	}
-	owner := c.network
-	if owner == "" {
-		owner, _, _ = net.SplitHostPort(c.RemoteAddr().String()) // One owner has all odd addresses.
-	}
+	owner := c.network // One owner has all connections without an address.
 	if !l.places.Take(owner, 1) {
 		return c.halfConn.Close()
 	}

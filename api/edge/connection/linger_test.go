@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"berth/api/edge/limit"
 )
@@ -22,7 +23,7 @@ func TestLingeringIsBounded(t *testing.T) {
 	defer inner.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	l := NewListener(ctx, inner, 8)
+	l := NewListener(ctx, inner, Limits{All: 8, PerNetwork: 8})
 	l.places = limit.NewBudget(2, 2)
 	connect := func() (client *net.TCPConn, server net.Conn) {
 		t.Helper()
@@ -90,16 +91,21 @@ func (c *fakeConn) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(c.from), 1))
 }
 
-func (*fakeConn) CloseWrite() error { return nil }
-func (*fakeConn) Close() error      { return nil }
+func (*fakeConn) CloseWrite() error                { return nil }
+func (*fakeConn) Close() error                     { return nil }
+func (*fakeConn) SetDeadline(time.Time) error      { return nil }
+func (*fakeConn) SetReadDeadline(time.Time) error  { return nil }
+func (*fakeConn) SetWriteDeadline(time.Time) error { return nil }
+func (*fakeConn) Read([]byte) (int, error)         { return 0, io.EOF }
+func (*fakeConn) Write(p []byte) (int, error)      { return len(p), nil }
 
 // TestNetworksShareConnections accepts so many connections of one network of IPv6, from
-// whatever address in it, and more once one of them is closed. IPv4 is not counted here.
+// whatever address in it, and so many in all, and more once one of them is closed.
 func TestNetworksShareConnections(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // Nothing lingers.
-	inner := &fakeListener{from: []string{"2001:db8::1", "192.0.2.1", "2001:db8::2", "2001:db8::3", "2001:db8:0:1::1"}}
-	l := NewListener(ctx, inner, 2)
+	inner := &fakeListener{from: []string{"2001:db8::1", "192.0.2.1", "2001:db8::2", "2001:db8::3", "2001:db8:0:1::1", "192.0.2.2"}}
+	l := NewListener(ctx, inner, Limits{All: 4, PerNetwork: 2, Answer: func(bool) []byte { return nil }})
 	accept := func() string {
 		conn, err := l.Accept()
 		if err != nil {
@@ -117,6 +123,9 @@ func TestNetworksShareConnections(t *testing.T) {
 	}
 	if want := []string{"192.0.2.1", "2001:db8::2", "2001:db8:0:1::1"}; !slices.Equal(got, want) {
 		t.Errorf("after the first it accepts %v, want %v", got, want)
+	}
+	if got := accept(); got != net.ErrClosed.Error() {
+		t.Errorf("it accepts %s, which is beyond the limit of all", got)
 	}
 	_ = first.Close()
 	_ = first.Close()
