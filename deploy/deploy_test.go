@@ -72,6 +72,30 @@ func TestShellScripts(t *testing.T) {
 	mustExecute(t, ".", nil, shellcheck, append(scripts, more...)...)
 }
 
+// TestOpenAPILintIsNotLost lints the OpenAPI document on a machine without npm: that fails and
+// says what to do. It is skipped only for who asks, and then listed.
+func TestOpenAPILintIsNotLost(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"bash", "dirname"} {
+		if err := os.Symlink(mustTool(t, name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	skipped := filepath.Join(dir, "skipped")
+	env := []string{"PATH=" + dir, "SKIPPED=" + skipped, "SKIP_OPENAPI_LINT="}
+	out, err := execute(t, "..", env, filepath.Join(dir, "bash"), "scripts/openapi.sh")
+	if err == nil || !strings.Contains(out, "Install nodejs and npm") {
+		t.Errorf("without npm: %v\n%s", err, out)
+	}
+	if _, err := os.Stat(skipped); err == nil {
+		t.Error("a failed check is listed as skipped")
+	}
+	out = mustExecute(t, "..", append(env, "SKIP_OPENAPI_LINT=1"), filepath.Join(dir, "bash"), "scripts/openapi.sh")
+	if !strings.Contains(out, "SKIPPED") || !strings.Contains(mustRead(t, skipped), "openapi-lint") {
+		t.Errorf("skipped: %s", out)
+	}
+}
+
 func TestVagrantfile(t *testing.T) {
 	vagrant := mustTool(t, "vagrant")
 	// The Vagrantfile creates a directory beside itself.
