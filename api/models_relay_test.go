@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"berth/api/edge"
 	"berth/api/handler"
 )
 
@@ -46,5 +47,20 @@ func TestWorkersEndBrokenStreams(t *testing.T) {
 	}
 	if text := ask("/services/0198c0de-0000-7000-8000-000000000001/x"); !strings.Contains(text, `data: {"n":1}`) || strings.Contains(text, `"error":`) {
 		t.Errorf("the client of a service has %q", text)
+	}
+}
+
+// TestWorkersHandOnTheOrganization names an organization in requests to models through a worker: it
+// counts as on a server.
+func TestWorkersHandOnTheOrganization(t *testing.T) {
+	m := newModelWorld(t, edge.ModelLimits{InFlight: 8}, nil)
+	_, worker := m.newWorker()
+	for org, want := range map[string]int{"bob-lab": 200, "ada-lab": 403, "nobody-lab": 403} {
+		for name, node := range map[string]*world{"server": m.world, "worker": worker} {
+			a := node.fetch("GET", edge.ModelRoot+"/models", m.bobKey, nil, []string{"X-Org-Slug", org})
+			if a.status != want {
+				t.Errorf("%s: for %s: %d %s, want %d", name, org, a.status, a.body, want)
+			}
+		}
 	}
 }

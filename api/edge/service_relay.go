@@ -32,6 +32,9 @@ func (c *serviceCall) relayService() error {
 				header.Add(key, string(value))
 			}
 		}
+		if c.r.orgSlug != "" { // Models have it; the server keeps it from programs.
+			header.Set("X-Org-Slug", c.r.orgSlug)
+		}
 		req := c.request(ctx, body, withUpgrade(header, upgrade))
 		req.URL = &url.URL{
 			Scheme: "http", Host: "server", Opaque: string(c.ctx.URI().PathOriginal()), RawQuery: c.query,
