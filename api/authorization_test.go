@@ -120,7 +120,7 @@ type matrix struct {
 	leaks  int // Requests that were answered although the access rule refuses them, or that show what is there.
 }
 
-func newMatrix(t testing.TB) *matrix {
+func newMatrix(t testing.TB, change ...func(*handler.Config)) *matrix {
 	m := &matrix{world: newWorld(t, func(c *handler.Config) {
 		c.MetricsToken = metricsToken
 		c.Replay = func(context.Context, uint64, int) ([]compute.Replay, error) { return nil, nil }
@@ -129,6 +129,9 @@ func newMatrix(t testing.TB) *matrix {
 		) (compute.Forecast, *fsm.View, error) {
 			_, err := question(view)
 			return compute.Forecast{}, view, err
+		}
+		for _, f := range change {
+			f(c)
 		}
 	})}
 	m.upgrade() // Some commands are of the newest format.

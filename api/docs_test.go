@@ -16,6 +16,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"berth/api"
+	"berth/api/edge"
 	"berth/api/wire"
 )
 
@@ -111,6 +112,7 @@ func TestDocument(t *testing.T) {
 	d := &document{bodies: make(map[string]reflect.Type)}
 	d.Write(preamble)
 	d.routes()
+	d.passedOn()
 	d.types()
 	golden(t, filepath.Join("..", "docs", "api.md"), []byte(d.String()))
 }
@@ -133,6 +135,23 @@ func inDocument() []string {
 		"billing", "machines", "prices", "variables", "invites", "environments", "callbackSecrets",
 		"budgets", "audits", "checkouts", "rotations", "joinTokens", "nodes", "limits", "brakes", "raft",
 		"decisions", "probes", "viewer",
+	}
+}
+
+// passedOn describes the paths that have no route.
+func (d *document) passedOn() {
+	d.WriteString("\n## Requests that are passed on\n\n" +
+		"Engines, programs and the S3 gateway answer these, and their bodies are passed on as they are. All other paths have a route.\n\n" +
+		"| path | methods | needs | |\n|---|---|---|---|\n")
+	for _, row := range edge.PassedOn() {
+		methods, needs := strings.Join(row.Methods, ", "), "a signature of S3"
+		if methods == "" {
+			methods = "all"
+		}
+		if !row.Signed {
+			needs = "a member of the organization; keys the scope `" + string(row.Scope) + "`"
+		}
+		fmt.Fprintf(d, "| `%s%s` | %s | %s | %s |\n", row.Root, row.Path, methods, needs, row.Summary)
 	}
 }
 

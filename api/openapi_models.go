@@ -3,7 +3,9 @@ package api
 import (
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"berth/api/edge"
@@ -40,14 +42,32 @@ func addModels(paths map[string]object, schemas wire.Schemas) error {
 	for name, schema := range described.Schemas {
 		schemas[name] = schema
 	}
-	for _, at := range []struct{ root, id string }{{edge.ModelRoot, "openai"}, {edge.Root + "/serverless", "serverless"}} {
-		for i := range described.Operations {
-			op := &described.Operations[i]
-			if paths[at.root+op.Path] == nil {
-				paths[at.root+op.Path] = object{}
-			}
-			paths[at.root+op.Path][op.Method] = op.document(at.id + "_" + op.ID)
+	used := make(map[*modelOperation]bool)
+	for _, row := range edge.PassedOn() {
+		if !row.Model() {
+			continue
 		}
+		id := "openai_"
+		if row.Root != edge.ModelRoot {
+			id = "serverless_"
+		}
+		for _, method := range row.Methods {
+			at := slices.IndexFunc(described.Operations, func(op modelOperation) bool {
+				return op.Path == row.Path && strings.EqualFold(op.Method, method)
+			})
+			if at < 0 {
+				return fmt.Errorf("%s %s%s is not described", method, row.Root, row.Path)
+			}
+			op := &described.Operations[at]
+			used[op] = true
+			if paths[row.Root+op.Path] == nil {
+				paths[row.Root+op.Path] = object{}
+			}
+			paths[row.Root+op.Path][op.Method] = op.document(id + op.ID)
+		}
+	}
+	if len(used) != len(described.Operations) {
+		return errors.New("an operation of models that is described is not served")
 	}
 	return nil
 }

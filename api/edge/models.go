@@ -104,12 +104,6 @@ type modelCall struct {
 	streamed time.Duration // When the first event of a stream came, since the request.
 }
 
-// isModel reports whether a path is one of the OpenAI-compatible API.
-func isModel(path []byte) bool {
-	text := string(path)
-	return strings.HasPrefix(text, ModelRoot+"/") || strings.HasPrefix(text, serverlessRoot+"/")
-}
-
 // serveModels answers a request to the OpenAI-compatible API. A worker may have handed
 // it on.
 func (s *Server) serveModels(life lifetime, ctx *fasthttp.RequestCtx, byWorker bool) {
@@ -145,17 +139,6 @@ func (s *Server) serveModels(life lifetime, ctx *fasthttp.RequestCtx, byWorker b
 	if err != nil {
 		c.failModel(err)
 	}
-}
-
-// modelMethods returns the methods of a path below ModelRoot, nil for one that there is not.
-func modelMethods(below string) []string {
-	switch {
-	case below == "/models" || strings.HasPrefix(below, "/models/"):
-		return []string{http.MethodGet, http.MethodHead, http.MethodOptions} // fasthttp leaves the body of HEAD out.
-	case below == "/chat/completions" || below == "/completions" || below == "/embeddings":
-		return []string{http.MethodOptions, http.MethodPost}
-	}
-	return nil
 }
 
 // answer routes the request.
@@ -209,7 +192,7 @@ func (c *modelCall) identify() error {
 	if err := c.access.rates.caller(c.r); err != nil { // First: what is refused counts too.
 		return err
 	}
-	if err := who.checkScope(compute.ScopeInference); err != nil {
+	if err := who.checkScope(scopeOf(byModels)); err != nil {
 		return err
 	}
 	return noOrg

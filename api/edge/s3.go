@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"net/textproto"
@@ -20,12 +19,6 @@ const S3Root = "/s3"
 
 // inert keeps a stored page from the origin of the API.
 const inert = "sandbox; default-src 'none'"
-
-// isS3 reports whether a path is below S3Root.
-func isS3(path []byte) bool {
-	rest, ok := bytes.CutPrefix(path, []byte(S3Root))
-	return ok && (len(rest) == 0 || rest[0] == '/')
-}
 
 // serveS3 has the S3 gateway answer a request as it came, because what came is signed.
 func (s *Server) serveS3(life lifetime, ctx *fasthttp.RequestCtx) {

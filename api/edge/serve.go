@@ -49,14 +49,14 @@ func (s *Server) handler(life lifetime) fasthttp.RequestHandler {
 			s.cfg.Crowded()
 		}
 		defer s.underWay.Add(-1)
-		switch path := ctx.URI().PathOriginal(); {
-		case isService(path):
+		switch passerOf(ctx.URI().PathOriginal()) {
+		case byServices:
 			s.serveServiceSafely(life, ctx, false)
-		case isModel(path):
+		case byModels:
 			s.serveModelsSafely(life, ctx, false)
-		case isS3(path):
+		case byS3:
 			s.serveS3(life, ctx)
-		default:
+		case byNobody:
 			trimSlash(ctx)
 			r.Handler(ctx)
 		}

@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"io"
@@ -58,9 +57,6 @@ type serviceCall struct {
 	moved   bool   // The token was in the URL.
 	bare    bool   // This node only hands on what a server answers, as it is.
 }
-
-// isService reports whether a path is below ServiceRoot.
-func isService(path []byte) bool { return bytes.HasPrefix(path, []byte(ServiceRoot)) }
 
 // serveService has a service answer a request. A worker may have handed it on.
 func (s *Server) serveService(life lifetime, ctx *fasthttp.RequestCtx, byWorker bool) {
@@ -182,7 +178,7 @@ func (c *serviceCall) enter(who Caller) error {
 	if err := c.access.rates.caller(c.r); err != nil {
 		return err
 	}
-	if err := who.checkScope(compute.ScopeExecutionsRead); err != nil {
+	if err := who.checkScope(scopeOf(byServices)); err != nil {
 		return err
 	}
 	if !ok {
