@@ -230,3 +230,27 @@ func (p *passing) ownOperations(t *testing.T, own wire.StorageCredentials, opera
 		t.Errorf("through a worker: %d %s", a.status, a.body)
 	}
 }
+
+// TestUnknownTrailers announces checksums that S3 does not have behind a body: that is the client's
+// mistake, whether the body is read as a whole or as it comes.
+func TestUnknownTrailers(t *testing.T) {
+	p := newPassing(t)
+	own := p.s3Credentials(p.cydKey)
+	at := "/" + own.BucketName
+	for _, r := range []s3Request{
+		{method: "PUT", path: at + "?acl=", header: map[string]string{"X-Amz-Acl": "private"}},
+		{method: "POST", path: at + "?delete=", body: "<Delete><Object><Key>a</Key></Object></Delete>"},
+		{method: "PUT", path: at + "/a", body: "a"},
+	} {
+		for _, trailer := range []string{"x", "x-amz-checksum-x", "x-amz-checksum-sha256,x"} {
+			header := map[string]string{"X-Amz-Trailer": trailer}
+			for name, value := range r.header {
+				header[name] = value
+			}
+			a := p.askS3(p.world, own, s3Request{r.method, r.path, r.body, header})
+			if a.status != http.StatusBadRequest || s3Code(a) != "InvalidRequest" {
+				t.Errorf("%s %s with the trailer %q: %d %s", r.method, r.path, trailer, a.status, a.body)
+			}
+		}
+	}
+}
