@@ -130,6 +130,7 @@ func newMatrix(t testing.TB, change ...func(*handler.Config)) *matrix {
 			_, err := question(view)
 			return compute.Forecast{}, view, err
 		}
+		c.Proposer = steadyRoot{c.Proposer}
 		for _, f := range change {
 			f(c)
 		}
@@ -149,6 +150,18 @@ func newMatrix(t testing.TB, change ...func(*handler.Config)) *matrix {
 		}
 	}
 	return m
+}
+
+// steadyRoot answers rotations of the root token, and leaves the token to the other requests of a
+// test.
+type steadyRoot struct{ edge.Proposer }
+
+// Propose implements edge.Proposer.
+func (p steadyRoot) Propose(ctx context.Context, cmd command.Command) (command.Result, uint64, error) {
+	if _, is := cmd.(command.RotateRootToken); is {
+		return command.Result{}, 0, nil
+	}
+	return p.Proposer.Propose(ctx, cmd)
 }
 
 // credentials returns all credentials.

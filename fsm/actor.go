@@ -10,6 +10,9 @@ import (
 // from the entry on that carries it.
 func (s *access) admit(a command.Actor) *compute.Error {
 	if a.Root {
+		if a.TokenVersion != s.view.meta.RootVersion {
+			return unauthenticated("root_token_rotated", "the root token was rotated")
+		}
 		return nil
 	}
 	u, ok := s.view.users.Get(a.User)

@@ -90,6 +90,7 @@ func appliers() []applier {
 		by((*state).linkUser),
 		by((*state).rotateKey),
 		by((*state).sealWith),
+		by((*state).rotateRootToken),
 		by((*state).resealKeys),
 		by(func(s *state, c command.ArchiveOutputs) command.Result { return s.retention.archiveOutputs(c) }),
 		by(func(s *state, c command.TrimOutputs) command.Result { return s.retention.trimOutputs(c) }),

@@ -77,6 +77,22 @@ func (s *identity) sealWith(c command.SealWith) command.Result {
 	return command.Result{}
 }
 
+// rotateRootToken replaces the root token.
+func (s *identity) rotateRootToken(c command.RotateRootToken) command.Result {
+	if refusal := s.access.admitOperator(c.Actor); refusal != nil {
+		return command.Result{Refusal: refusal}
+	}
+	if c.Before != s.view.meta.RootToken {
+		return refuse(compute.CodeConflict, "rotation_in_progress", "the root token was rotated meanwhile")
+	}
+	if c.Token == (compute.Hash{}) || c.Token == c.Before {
+		return refuse(compute.CodeInvalid, "root_token", "the new root token is another one")
+	}
+	s.view.meta.RootToken = c.Token
+	s.view.meta.RootVersion++
+	return command.Result{}
+}
+
 // resealKeys replaces keys that an earlier master key has sealed. A key that was changed
 // meanwhile stays.
 func (s *identity) resealKeys(c command.Reseal) command.Result {

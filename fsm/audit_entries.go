@@ -258,6 +258,8 @@ func entryOfCluster(cmd command.Command, _ command.Result) (auditEntry, bool) {
 		return auditEntry{c.Actor, compute.OrgID{}, "brake.set", "", fmt.Sprintf("release %t", c.Release)}, true
 	case command.SealWith:
 		return auditEntry{c.Actor, compute.OrgID{}, "master_key.rotate", fmt.Sprintf("%x", c.Prefixes), ""}, true
+	case command.RotateRootToken:
+		return auditEntry{c.Actor, compute.OrgID{}, "root_token.rotate", "", ""}, true
 	case command.RecordDeed:
 		return auditEntry{c.Actor, compute.OrgID{}, c.Action, c.Target, ""}, true
 	}

@@ -672,6 +672,15 @@ func (h *historian) budgetThing(a command.Actor, op command.Op) {
 		if h.chance(4) {
 			h.send(command.SealWith{Op: op, Actor: pick(h, a, h.root), Prefixes: [][]byte{[]byte("more ")}})
 		}
+		if h.chance(4) {
+			h.send(command.RotateRootToken{
+				Op: op, Actor: pick(h, a, h.root), Token: compute.Hash{byte(h.rng.IntN(3))}, Before: h.view().RootToken(),
+			})
+			if h.chance(3) {
+				h.send(command.RotateKey{Op: op, Actor: h.root, Org: a.Org, Retire: true}) // With the token before.
+			}
+			h.root.TokenVersion = h.view().RootVersion()
+		}
 		c := command.Reseal{Op: op, Actor: h.root}
 		for _, k := range h.view().SealedOtherwise([]byte("more ")) {
 			k.Sealed = []byte("more keys")

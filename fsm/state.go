@@ -160,6 +160,8 @@ type meta struct {
 	// Sealing has the beginnings of keys that the master key seals; empty before its first
 	// rotation.
 	Sealing [][]byte `cbor:"80,keyasint,omitempty"`
+
+	RootVersion uint64 `cbor:"81,keyasint,omitempty"` // How often the root token was rotated.
 }
 
 // Records that only this package uses.

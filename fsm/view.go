@@ -30,6 +30,9 @@ func (v *clusterState) ClusterID() compute.UUID { return v.meta.Cluster }
 // RootToken returns the SHA-256 of the root token.
 func (v *clusterState) RootToken() compute.Hash { return v.meta.RootToken }
 
+// RootVersion returns the version of the root token, which actors name that have it.
+func (v *clusterState) RootVersion() uint64 { return v.meta.RootVersion }
+
 // ClusterEpoch returns the epoch of the cluster: 0 at first, and one more after
 // each restore or recovery.
 func (v *clusterState) ClusterEpoch() uint64 { return v.meta.Epoch }

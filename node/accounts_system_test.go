@@ -122,6 +122,7 @@ func TestAccounts(t *testing.T) {
 	t.Run("revocation", func(t *testing.T) { tryRevocation(t, c, account) })
 	t.Run("audit", func(t *testing.T) { tryAudit(t, c, account) })
 	t.Run("audit export", func(t *testing.T) { tryAuditExport(t, c, account) })
+	t.Run("root token", func(t *testing.T) { tryRootToken(t, c) })
 }
 
 // tryBudgets limits a key through a follower, and uses up a budget whose URL is notified.

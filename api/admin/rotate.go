@@ -14,7 +14,7 @@ import (
 // rotateBytes is about how much of sealed secrets one command carries.
 const rotateBytes = 64 << 10
 
-// rotations serves the rotation of data keys, to operators.
+// rotations serves the rotation of keys and of the root token, to operators.
 type rotations struct {
 	*handler.Core
 }
@@ -31,6 +31,10 @@ func (g *rotations) Routes() []edge.Route {
 		Summary: "Give an organization a new data key, seal its secrets with it, and drop the keys before. " +
 			"Nothing stops meanwhile.",
 		Body: edge.Type[wire.RotateSecrets](), Reply: edge.Type[wire.RotatedSecrets](), Handle: g.rotate,
+	}, {
+		Method: http.MethodPost, Path: edge.Root + "/admin/root-token/rotate", Need: edge.NeedOperator, Once: true,
+		Summary: "Replace the cluster's root token. Every node refuses the one before from the next request on.",
+		Reply:   edge.Type[wire.RotatedRootToken](), Handle: g.rotateRootToken,
 	}}
 }
 

@@ -100,6 +100,13 @@ func (c *Client) RotateSecrets(ctx context.Context, slug string) (wire.RotatedSe
 	return out, err
 }
 
+// RotateRootToken replaces the cluster's root token, and returns the new one.
+func (c *Client) RotateRootToken(ctx context.Context) (wire.RotatedRootToken, error) {
+	var out wire.RotatedRootToken
+	err := c.Do(ctx, berth.Call{Method: http.MethodPost, Path: "/admin/root-token/rotate", Once: true, Out: &out})
+	return out, err
+}
+
 // RotateMaster has a new master key on all servers, in place of the one before.
 func (c *Client) RotateMaster(ctx context.Context) (wire.RotatedMaster, error) {
 	var out wire.RotatedMaster

@@ -240,7 +240,7 @@ func (a *access) admitOperator(r *Request) error {
 	}
 	sum, want := sha256.Sum256([]byte(r.bearer)), r.View.RootToken()
 	if r.View.Bootstrapped() && subtle.ConstantTimeCompare(sum[:], want[:]) == 1 {
-		r.Caller.Actor = command.Actor{Root: true}
+		r.Caller.Actor = command.Actor{Root: true, TokenVersion: r.View.RootVersion()}
 		return a.rates.caller(r)
 	}
 	if err := a.authenticate(r); err != nil {

@@ -20,3 +20,8 @@ type RotatedMaster struct {
 	Resealed int `json:"resealed" doc:"Keys of organizations, of their files and for access tokens that were sealed again."`
 	Left     int `json:"left" doc:"Keys that were changed meanwhile: rotate again."`
 }
+
+// RotatedRootToken answers POST /admin/root-token/rotate.
+type RotatedRootToken struct {
+	RootToken string `json:"root_token" doc:"It is shown this once. The one before is refused from now on."`
+}

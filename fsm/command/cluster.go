@@ -46,6 +46,14 @@ type (
 		Own       []string                 `cbor:"6,keyasint,omitempty"` // Those of Prices that the operator chose.
 	}
 
+	// RotateRootToken replaces the root token. From the next entry on the one before is refused.
+	RotateRootToken struct {
+		Op     Op           `cbor:"1,keyasint"`
+		Actor  Actor        `cbor:"2,keyasint"` // Root or an operator.
+		Token  compute.Hash `cbor:"3,keyasint"` // SHA-256 of the new one.
+		Before compute.Hash `cbor:"4,keyasint"` // SHA-256 of the one that it replaces.
+	}
+
 	// SetSettings replaces the operator's configuration of the whole cluster, except the
 	// billing mode, which SetBillingMode changes.
 	SetSettings struct {
@@ -170,6 +178,10 @@ func clusterRows() []*row {
 		payload[RecordDeed]{
 			number: 93, since: format.Accounts,
 			op: func(c RecordDeed) Op { return c.Op },
+		}.row(),
+		payload[RotateRootToken]{
+			number: 107, since: format.Rotation, onFullDisk: true,
+			op: func(c RotateRootToken) Op { return c.Op },
 		}.row(),
 	}
 }

@@ -20,7 +20,7 @@ type Op struct {
 type Actor struct {
 	User         compute.UserID `cbor:"1,keyasint"`
 	Key          compute.KeyID  `cbor:"2,keyasint,omitempty"` // Zero with an access token.
-	TokenVersion uint64         `cbor:"3,keyasint,omitempty"` // Version of the access token.
+	TokenVersion uint64         `cbor:"3,keyasint,omitempty"` // Version of the access token, or of the root token.
 	Org          compute.OrgID  `cbor:"4,keyasint"`           // The organization it acts in.
 	Root         bool           `cbor:"5,keyasint,omitempty"` // The cluster's root token: no user, no organization.
 

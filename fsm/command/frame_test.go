@@ -159,6 +159,7 @@ func everyCommand() []command.Command {
 		command.SurgeService{Term: 1, Service: id},
 		command.ArchiveOutputs{Outputs: []compute.OutputArchive{{Execution: id, Epoch: 1, Blob: compute.Hash{1}, Whole: true, Size: 9, Partial: true}}},
 		command.TrimOutputs{Term: 1, Bytes: 5},
+		command.RotateRootToken{Op: op, Actor: a, Token: compute.Hash{1}, Before: compute.Hash{2}},
 	}
 }
 

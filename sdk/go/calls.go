@@ -1496,6 +1496,18 @@ func (g RotationsCalls) Rotate(ctx context.Context, body RotateSecrets) (Rotated
 	return out, err
 }
 
+// RotateRootToken is POST /api/v2/external/admin/root-token/rotate.
+//
+// Replace the cluster's root token. Every node refuses the one before from the next request
+// on.
+//
+// Needs: root token, or an operator's API key or access token.
+func (g RotationsCalls) RotateRootToken(ctx context.Context) (RotatedRootToken, error) {
+	var out RotatedRootToken
+	err := g.c.Do(ctx, Call{Method: http.MethodPost, Path: "/admin/root-token/rotate", Once: true, Out: &out})
+	return out, err
+}
+
 // SelectionsCalls are the calls of Client.Selections.
 type SelectionsCalls struct{ c *Client }
 

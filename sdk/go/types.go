@@ -2790,6 +2790,12 @@ type RotatedMaster struct {
 	Left int `json:"left,omitzero"`
 }
 
+// RotatedRootToken answers POST /admin/root-token/rotate.
+type RotatedRootToken struct {
+	// It is shown this once. The one before is refused from now on.
+	RootToken string `json:"root_token,omitzero"`
+}
+
 // RotatedSecrets answers POST /admin/secrets/rotate.
 type RotatedSecrets struct {
 	Org string `json:"org,omitzero"`

@@ -11,6 +11,7 @@ func New() *cobra.Command {
 	conn := &cli.Connection{Operator: true}
 	cmd := cli.Parent("admin", "Operate a cluster",
 		cli.Parent("token", "Manage join tokens", newTokenCreate(conn)),
+		cli.Parent("root-token", "Manage the root token", newRootTokenRotate(conn)),
 		newUser(conn),
 		newNodes(conn), newAdminNode(conn), newRaft(conn), newGrant(conn), newQuota(conn), newOrg(conn), newBrake(conn),
 		newStorage(conn), newModel(conn),

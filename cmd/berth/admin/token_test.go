@@ -38,3 +38,40 @@ func TestAdmin(t *testing.T) {
 		t.Errorf("got %+v, sent %v", r, user)
 	}
 }
+
+// TestRootToken keeps a new root token in a file that is there before the old one ends, and leaves
+// none behind if nothing was rotated.
+func TestRootToken(t *testing.T) {
+	dir := t.TempDir()
+	out, asked := filepath.Join(dir, "token"), 0
+	answer := func(w http.ResponseWriter, _ *http.Request) {
+		if _, err := os.Stat(out); err != nil {
+			t.Errorf("while the token is rotated: %v", err)
+		}
+		if asked++; asked == 1 {
+			w.WriteHeader(http.StatusConflict)
+			_, _ = w.Write([]byte(`{"detail":"no","code":"rotation_in_progress"}`))
+			return
+		}
+		_, _ = w.Write([]byte(`{"root_token":"brt_new"}`))
+	}
+	clitest.MustCluster(t, map[string]http.HandlerFunc{"POST " + clitest.APIRoot + "/admin/root-token/rotate": answer})
+	args := []string{"admin", "root-token", "rotate", "--out", out}
+	if r := execute(t, "", args...); r.Code == 0 {
+		t.Errorf("a refusal: %+v", r)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("a refused rotation leaves a file")
+	}
+	if r := execute(t, "", args...); r.Code != 0 || strings.Contains(r.Out+r.Errors, "brt_") {
+		t.Errorf("got %+v", r)
+	}
+	data, err := os.ReadFile(out)
+	info, statErr := os.Stat(out)
+	if err != nil || statErr != nil || string(data) != "brt_new\n" || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file has %q, %v", data, err)
+	}
+	if r := execute(t, "", args...); r.Code == 0 || asked != 2 {
+		t.Errorf("an existing file was written over, or the token rotated: %d times", asked)
+	}
+}
