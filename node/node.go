@@ -26,6 +26,7 @@ import (
 	"berth/node/callback"
 	"berth/node/config"
 	"berth/node/executor"
+	"berth/node/executor/sandbox"
 	"berth/node/inference/engine"
 	"berth/node/inference/meter"
 	"berth/node/leader"
@@ -64,7 +65,7 @@ type Options struct {
 	// StopLimit is how long a stop may take before Fatal; zero for 20 seconds.
 	StopLimit time.Duration
 	// Alone says that the process is this node and nothing else: its memory is
-	// bounded.
+	// bounded, and it leaves no core dumps.
 	Alone bool
 }
 
@@ -146,6 +147,9 @@ func Open(ctx context.Context, cfg config.Config, opts Options) (_ *Node, err er
 	n := &Node{cfg: cfg, opts: opts.withDefaults(), registry: prometheus.NewRegistry(), machine: fsm.New()}
 	n.pace = newPace()
 	if opts.Alone {
+		if err := sandbox.LimitCore(); err != nil {
+			return nil, fmt.Errorf("set limit of core dumps: %w", err)
+		}
 		n.heap = reserveHeap()
 		loop.Spread()
 	}

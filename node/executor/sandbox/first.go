@@ -202,8 +202,9 @@ func refusal(err error) error {
 // kernel does not start the machine's program for core dumps either.
 const coreLimit = 1
 
-// limitCore sets the limit of core dumps, or 0 where a lower limit cannot be raised.
-func limitCore() error {
+// LimitCore keeps this process and those that it starts from leaving core dumps, which have the
+// secrets that pass through it. The limit is 0 where a lower one cannot be raised.
+func LimitCore() error {
 	err := syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{Cur: coreLimit, Max: coreLimit})
 	if errors.Is(err, syscall.EPERM) {
 		return syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{})
@@ -225,7 +226,7 @@ func limit(spec *Spec) error {
 			return fmt.Errorf("set resource limit: %w", err)
 		}
 	}
-	if err := limitCore(); err != nil {
+	if err := LimitCore(); err != nil {
 		return fmt.Errorf("set resource limit: %w", err)
 	}
 	return nil

@@ -121,7 +121,7 @@ func forkFirst(spec *Spec, files []uintptr, cgroupFD int) (int, error) {
 		flags |= syscall.CLONE_NEWNET
 	}
 	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: spec.UIDBase, Size: UIDs}}
-	if err := limitCore(); err != nil { // The first process may not raise a limit of 0.
+	if err := LimitCore(); err != nil { // The first process may not raise a limit of 0.
 		return 0, fmt.Errorf("set resource limit: %w", err)
 	}
 	var pid int

@@ -13,6 +13,7 @@ import (
 	"berth/fault"
 	"berth/node/executor/cgroup"
 	"berth/node/executor/journal"
+	"berth/node/executor/sandbox"
 )
 
 // A supervisor supervises one attempt at a time. One whose attempt left nothing behind waits
@@ -50,6 +51,10 @@ func MainIn(args []string, open Opener) int {
 	if len(args) != 1 {
 		fmt.Fprintln(os.Stderr, "usage: berth supervise DIR (started by the node only)")
 		return 2
+	}
+	if err := sandbox.LimitCore(); err != nil { // It gets the secrets of its attempt.
+		fmt.Fprintln(os.Stderr, "set limit of core dumps:", err)
+		return 1
 	}
 	p := &process{argument: args[0], waiting: strings.Clone(args[0]), open: open}
 	if err := p.serve(); err != nil {
