@@ -154,12 +154,14 @@ func TestS3Requests(t *testing.T) {
 	}
 	at := "/" + own.BucketName
 	good(s3Request{method: "PUT", path: at + "/kept", body: canaryOfCyd})
-	var begun struct{ UploadId string }
+	var begun struct {
+		UploadID string `xml:"UploadId"`
+	}
 	p.ok(xml.Unmarshal(good(s3Request{method: "POST", path: at + "/parts?uploads="}).body, &begun))
-	good(s3Request{method: "PUT", path: at + "/parts?partNumber=1&uploadId=" + begun.UploadId, body: canaryOfCyd})
+	good(s3Request{method: "PUT", path: at + "/parts?partNumber=1&uploadId=" + begun.UploadID, body: canaryOfCyd})
 	holders := p.s3Holders()
-	operations := s3Operations(own.BucketName, begun.UploadId)
-	none := s3Operations("org-"+uuidText(9), begun.UploadId)
+	operations := s3Operations(own.BucketName, begun.UploadID)
+	none := s3Operations("org-"+uuidText(9), begun.UploadID)
 	cells, writes := 0, p.proposals()
 	for place, node := range map[string]*world{"server": p.world, "worker": p.worker} {
 		for name, r := range operations {
@@ -251,6 +253,19 @@ func TestUnknownTrailers(t *testing.T) {
 			if a.status != http.StatusBadRequest || s3Code(a) != "InvalidRequest" {
 				t.Errorf("%s %s with the trailer %q: %d %s", r.method, r.path, trailer, a.status, a.body)
 			}
+		}
+	}
+}
+
+// TestVersionsOfControlCharacters asks for versions whose names no header can have.
+func TestVersionsOfControlCharacters(t *testing.T) {
+	p := newPassing(t)
+	own := p.s3Credentials(p.cydKey)
+	at := "/" + own.BucketName + "/a"
+	p.askS3(p.world, own, s3Request{method: "PUT", path: at, body: "a"})
+	for _, query := range []string{"?tagging=&versionId=%00", "?versionId=%0D%0Aa%3A%20b", "?acl=&versionId=%7F"} {
+		if a := p.askS3(p.world, own, s3Request{method: "GET", path: at + query}); a.status != http.StatusBadRequest {
+			t.Errorf("%s: %d %v %s", query, a.status, a.header, a.body)
 		}
 	}
 }

@@ -71,7 +71,8 @@ func New(cfg Config) (*Gateway, error) {
 	var err error
 	root := middlewares.RootUserConfig{Access: rand.Text(), Secret: rand.Text()} // Nobody has it.
 	g.server, err = s3api.New(g.store, root, Region, iam, nil, nil, nil, nil,
-		s3api.WithMiddleware("/", knownTrailer), s3api.WithMiddleware("/", unprefixed),
+		s3api.WithMiddleware("/", knownTrailer), s3api.WithMiddleware("/", plainVersion),
+		s3api.WithMiddleware("/", unprefixed),
 		s3api.WithMiddleware("/", sentConditions),
 		s3api.WithQuiet(), s3api.WithKeepAlive(), s3api.WithDisableACL(),
 		s3api.WithConcurrencyLimiter(2*maxConns, maxRequests), s3api.WithMpMaxParts(compute.MaxObjectParts),
