@@ -98,7 +98,7 @@ func modelMethods(below string) []string {
 	for i := range passed {
 		p := &passed[i]
 		start, _, more := strings.Cut(p.Path, "{")
-		if p.Root != ModelRoot || below != p.Path && !(more && strings.HasPrefix(below, start)) {
+		if p.Root != ModelRoot || below != p.Path && (!more || !strings.HasPrefix(below, start)) {
 			continue
 		}
 		all := append([]string{http.MethodOptions}, p.Methods...)
