@@ -349,7 +349,8 @@ func (s *service) admitReplicas(a command.Actor, parent *compute.Execution) *com
 	}
 	if parent.Key != a.Key && s.access.admitUnlimited(a) != nil {
 		return compute.Errorf(compute.CodeForbidden,
-			"an API key with a ceiling starts, scales up and updates only services that it created: use another key, or sign in").
+			"an API key with a ceiling starts, scales up and updates only services that it created: "+
+				"use another key, or sign in").
 			Named("key_limited")
 	}
 	own, ok := s.view.budgets.Get(spender{org: a.Org, user: a.User})

@@ -50,7 +50,7 @@ type NewQuota struct {
 	Org           string `json:"org" required:"true" minlen:"1" maxlen:"64" doc:"Slug of the organization."`
 	KeyID         string `json:"key_id" maxlen:"36" doc:"One of its API keys: the quota is of what that key starts."`
 	Tag           string `json:"tag" maxlen:"64" doc:"One of its tags: the quota is of what carries it."`
-	Profile       string `json:"hardware_profile" maxlen:"64" doc:"A hardware profile: gpu.h100.8x, or gpu.h100 for all sizes."`
+	Profile       string `json:"hardware_profile" maxlen:"64" doc:"Such as gpu.h100.8x, or gpu.h100 for all sizes."`
 	Allowed       *bool  `json:"allowed" doc:"false: the organization may not use the hardware profile."`
 	MaxConcurrent int    `json:"max_concurrent" default:"0" min:"0" max:"1000000" doc:"At once; 0: the default."`
 	MaxGPUMilli   int    `json:"max_gpu_milli" default:"0" min:"0" max:"1000000000" doc:"Thousandths of GPUs; 0: any."`

@@ -266,7 +266,8 @@ func (s *simulation) over(w *queued) bool {
 	}
 	for _, i := range w.quotas {
 		q, used := &s.quotas[i], &s.used[i]
-		if q.Denied || q.Concurrent > 0 && used.Attempts >= q.Concurrent || q.MilliGPU > 0 && used.MilliGPU+w.held > q.MilliGPU {
+		if q.Denied || q.Concurrent > 0 && used.Attempts >= q.Concurrent ||
+			q.MilliGPU > 0 && used.MilliGPU+w.held > q.MilliGPU {
 			return true
 		}
 	}

@@ -2066,7 +2066,7 @@ type NewQuota struct {
 	//
 	// Rules: at most 64 characters.
 	Tag string `json:"tag,omitzero"`
-	// A hardware profile: gpu.h100.8x, or gpu.h100 for all sizes.
+	// Such as gpu.h100.8x, or gpu.h100 for all sizes.
 	//
 	// Rules: at most 64 characters.
 	HardwareProfile string `json:"hardware_profile,omitzero"`

@@ -150,20 +150,13 @@ with the next scheduling decision; running executions continue.
   berth admin quota set --org lab --profile gpu.h100 --deny`,
 		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			flags := cmd.Flags()
-			named := func(name string) bool { return flags.Changed(name) }
-			if !named("max-concurrent") && !named("max-gpus") && !named("weight") && !named("deny") {
-				return cli.UsageErrorf("nothing to set: name --max-concurrent, --max-gpus, --weight or --deny")
-			}
-			if named("deny") && f.profile == "" {
-				return cli.UsageErrorf("--deny is of a hardware profile: name --profile")
+			named := func(name string) bool { return cmd.Flags().Changed(name) }
+			if err := f.checkSet(named); err != nil {
+				return err
 			}
 			milli, err := parseMilliGPU(gpus)
 			if err != nil {
 				return err
-			}
-			if named("weight") && f.part() {
-				return cli.UsageErrorf("--weight is an organization's: leave --key, --tag and --profile out")
 			}
 			return f.change(cmd, conn, func(q *wire.NewQuota, _ bool) error {
 				if named("max-concurrent") {
@@ -192,6 +185,19 @@ with the next scheduling decision; running executions continue.
 	flags.BoolVar(&deny, "deny", false, "refuse work on the hardware profile; --deny=false allows it")
 	flags.IntVar(&weight, "weight", 0, "fair-share `weight`, 1 to 10000; 0 for the default of 100")
 	return f.register(cmd)
+}
+
+// checkSet refuses flags of berth admin quota set that do not go together.
+func (f *quotaFlags) checkSet(named func(flag string) bool) error {
+	switch {
+	case !named("max-concurrent") && !named("max-gpus") && !named("weight") && !named("deny"):
+		return cli.UsageErrorf("nothing to set: name --max-concurrent, --max-gpus, --weight or --deny")
+	case named("deny") && f.profile == "":
+		return cli.UsageErrorf("--deny is of a hardware profile: name --profile")
+	case named("weight") && f.part():
+		return cli.UsageErrorf("--weight is an organization's: leave --key, --tag and --profile out")
+	}
+	return nil
 }
 
 // newQuotaRemove returns the command berth admin quota remove.
