@@ -15,6 +15,7 @@ import (
 
 	"berth/compute"
 	"berth/node/executor"
+	"berth/node/executor/program"
 	"berth/node/executor/supervise"
 )
 
@@ -75,6 +76,9 @@ func TestSupervisorIsReused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	own, err := program.Open()
+	embedded := err == nil
+	own.Close()
 	held := make(map[int]map[string]string)
 	attempts := 0
 	for i, test := range []struct {
@@ -117,6 +121,9 @@ func TestSupervisorIsReused(t *testing.T) {
 			}
 			if !maps.Equal(now, held[pid]) {
 				t.Errorf("%s: it holds\n%v, and held\n%v", test.name, now, held[pid])
+			}
+			if own := strings.HasPrefix(now[fmt.Sprint("fd/", supervise.FDMounts)], "mnt:["); own != embedded {
+				t.Errorf("%s: it starts sandboxes in a mount namespace of the node: %v", test.name, own)
 			}
 			if now["cwd"] != "/" || now["ns/net"] != self || now["children"] != "" {
 				t.Errorf("%s: it holds %v", test.name, now)

@@ -227,7 +227,7 @@ func startKeepingLimits(spec *sandbox.Spec, out, disk *os.File, cgroupFD int) (*
 		return nil, err
 	}
 	defer null.Close()
-	box, err := sandbox.Start(spec, null, out, out, int(disk.Fd()), cgroupFD)
+	box, err := sandbox.Start(spec, null, out, out, int(disk.Fd()), cgroupFD, nil)
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &core) // Without the right to raise it, core dumps are lost.
 	return box, err
 }

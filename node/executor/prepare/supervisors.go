@@ -17,6 +17,7 @@ import (
 	"berth/fault"
 	"berth/node/executor/docker"
 	"berth/node/executor/program"
+	"berth/node/executor/sandbox"
 	"berth/node/executor/supervise"
 	"berth/timerslack"
 )
@@ -150,6 +151,7 @@ func (s *spare) close() {
 type supervisors struct {
 	root    string           // The directory of all attempts.
 	program *program.Program // Those of sandboxes execute it; nil for this process's own.
+	mounts  *os.File         // The mount namespace in which first processes start; nil for the machine's.
 	log     *slog.Logger
 
 	containers spare
@@ -157,8 +159,9 @@ type supervisors struct {
 }
 
 func openSupervisors(root string, log *slog.Logger) *supervisors {
+	own := openProgram(log)
 	return &supervisors{
-		root: root, program: openProgram(log), log: log,
+		root: root, program: own, mounts: openMounts(own, log), log: log,
 		containers: spare{command: docker.Command, log: log, away: make(map[*supervise.Process]struct{})},
 		sandboxes:  spare{command: supervise.Command, log: log, away: make(map[*supervise.Process]struct{})},
 	}
@@ -180,11 +183,29 @@ func openProgram(log *slog.Logger) *program.Program {
 	return p
 }
 
+// openMounts returns the mount namespace in which first processes start, nil where it cannot be made, or without the
+// program of supervisors.
+func openMounts(own *program.Program, log *slog.Logger) *os.File {
+	if own == nil {
+		return nil
+	}
+	mounts, err := sandbox.NewBareMounts()
+	if err != nil {
+		log.Warn("sandboxes start with copies of all mounts", "hint",
+			"they start more slowly, the more mounts the machine has", "err", err)
+		return nil
+	}
+	return mounts
+}
+
 // close ends the supervisors that wait.
 func (s *supervisors) close() {
 	s.containers.close()
 	s.sandboxes.close()
 	s.program.Close()
+	if s.mounts != nil {
+		s.mounts.Close()
+	}
 }
 
 // spareFor returns the place of supervisors that attempts of an execution need.
@@ -225,7 +246,7 @@ func (s *supervisors) start(command string) (*supervise.Process, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err == nil {
 		defer null.Close()
-		err = s.execute(supervise.Placeholders(null, theirs), command, supervise.Waiting(s.root))
+		err = s.execute(null, theirs, command, supervise.Waiting(s.root))
 	}
 	if err != nil {
 		process.Close()
@@ -234,9 +255,11 @@ func (s *supervisors) start(command string) (*supervise.Process, error) {
 	return process, nil
 }
 
-// execute starts the process of a supervisor, whose first descriptors are files. It has its own
+// execute starts the process of a supervisor, which is handed attempts at the end of a connection. It has its own
 // session, so that it outlives this process.
-func (s *supervisors) execute(files []*os.File, args ...string) error {
+func (s *supervisors) execute(null, hand *os.File, args ...string) error {
+	// This binary needs the loader and the libraries of the machine, which are not among the bare mounts.
+	files := supervise.Placeholders(null, hand, nil)
 	// The supervisor is mostly idle. With one thread of Go code and one malloc
 	// arena it starts faster and does not take cores from the attempt.
 	attr := &os.ProcAttr{
@@ -245,7 +268,7 @@ func (s *supervisors) execute(files []*os.File, args ...string) error {
 	}
 	path := program.Own
 	if args[0] == supervise.Command { // Those of containers have the client of the engine.
-		path, attr.Files = s.program.For(files)
+		path, attr.Files = s.program.For(supervise.Placeholders(null, hand, s.mounts))
 	}
 	args = append([]string{"berth"}, args...)
 	process, err := spawn(path, args, attr)

@@ -130,8 +130,8 @@ func reap(program int) (syscall.WaitStatus, error) {
 // loses all capabilities with it.
 func execute(spec *Spec, argv, env []string, input *os.File) (int, error) {
 	// The cgroup of this process becomes the root that the program sees.
-	if _, _, errno := syscall.RawSyscall(syscall.SYS_UNSHARE, cloneNewCgroup, 0, 0); errno != 0 {
-		return 0, fmt.Errorf("unshare cgroup namespace: %w", errno)
+	if err := unshare(cloneNewCgroup); err != nil {
+		return 0, fmt.Errorf("unshare cgroup namespace: %w", err)
 	}
 	if err := limit(spec); err != nil {
 		return 0, err

@@ -67,7 +67,7 @@ func buildRoot(spec *Spec) error {
 	if err := writeFiles(spec); err != nil {
 		return err
 	}
-	return enterRoot()
+	return enterRoot(syscall.MS_NOSUID | syscall.MS_NODEV)
 }
 
 // attach mounts one detached mount at its target.
@@ -237,8 +237,8 @@ func writeFiles(spec *Spec) error {
 	return nil
 }
 
-// enterRoot pivots to the new root and makes it read-only.
-func enterRoot() error {
+// enterRoot pivots to the new root and makes it read-only, with the flags.
+func enterRoot(flags uintptr) error {
 	if err := os.Chdir(newRoot); err != nil {
 		return fmt.Errorf("enter root: %w", err)
 	}
@@ -252,7 +252,7 @@ func enterRoot() error {
 	if err := os.Chdir("/"); err != nil {
 		return fmt.Errorf("enter root: %w", err)
 	}
-	flags := uintptr(syscall.MS_REMOUNT | syscall.MS_BIND | syscall.MS_RDONLY | syscall.MS_NOSUID | syscall.MS_NODEV)
+	flags |= syscall.MS_REMOUNT | syscall.MS_BIND | syscall.MS_RDONLY
 	if err := syscall.Mount("", "/", "", flags, ""); err != nil {
 		return fmt.Errorf("make root read-only: %w", err)
 	}

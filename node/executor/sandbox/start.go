@@ -47,8 +47,11 @@ type Exit struct {
 // process starts in the v2 cgroup of cgroupFD, unless that is -1. It inherits the
 // network namespace and the v1 cgroups of the calling thread. The program will
 // read stdin and write to stdout and stderr. disk is the descriptor of a detached mount of an empty
-// file system for Spec.ScratchDisk, else -1.
-func Start(spec *Spec, stdin, stdout, stderr *os.File, disk, cgroupFD int) (*Sandbox, error) {
+// file system for Spec.ScratchDisk, else -1. The process gets copies of the mounts of the machine, or of those
+// that the calling thread has opened.
+func Start(
+	spec *Spec, stdin, stdout, stderr *os.File, disk, cgroupFD int, from *Mounts,
+) (*Sandbox, error) {
 	mounts, err := openMounts(spec)
 	if err != nil {
 		return nil, err
@@ -91,7 +94,11 @@ func Start(spec *Spec, stdin, stdout, stderr *os.File, disk, cgroupFD int) (*San
 	if disk >= 0 {
 		files = append(files, uintptr(disk))
 	}
-	pid, err := forkFirst(spec, files, cgroupFD)
+	var pid int
+	err = from.inside(func() (err error) {
+		pid, err = forkFirst(spec, files, cgroupFD)
+		return err
+	})
 	if err != nil {
 		startWrite.Close()
 		reportRead.Close()

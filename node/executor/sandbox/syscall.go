@@ -26,6 +26,7 @@ const (
 	closeRangeCloexec     = 0x4
 	oPath                 = 0x200000
 	cloneNewCgroup        = 0x02000000
+	nsGetNsType           = 0xb703
 	prSetNoNewPrivs       = 38
 	prCapBsetDrop         = 24
 	prGetSecurebits       = 27

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/node/executor/sandbox"
 )
 
 // PortFile is the socket for DialPort, in the directory of an attempt that serves a
@@ -51,8 +52,8 @@ func openGate(pid, port int) (*gate, error) {
 	go func() {
 		defer file.Close()
 		runtime.LockOSThread() // For good: the thread ends with this process.
-		if _, _, errno := syscall.RawSyscall(sysSetns, file.Fd(), cloneNewNet, 0); errno != 0 {
-			entered <- fmt.Errorf("enter network of sandbox: %w", errno)
+		if err := sandbox.EnterNamespace(int(file.Fd()), cloneNewNet); err != nil {
+			entered <- fmt.Errorf("enter network of sandbox: %w", err)
 			return
 		}
 		entered <- nil

@@ -132,11 +132,14 @@ func (p *Process) send(path []byte, stderr *os.File, files []*os.File) error {
 	return nil
 }
 
-// Placeholders returns the files with which a waiting supervisor is started: FDHand is hand,
-// and nothing of its own gets the numbers that an attempt will use. No attempt uses the last one, so
-// that the supervisor's program may be in its place.
-func Placeholders(null, hand *os.File) []*os.File {
-	files := []*os.File{null, null, null, hand}
+// Placeholders returns the files with which a waiting supervisor is started: FDHand is hand, FDMounts is
+// mounts if that is not nil, and nothing of its own gets the numbers that an attempt will use. No attempt uses
+// the last one, so that the supervisor's program may be in its place.
+func Placeholders(null, hand, mounts *os.File) []*os.File {
+	if mounts == nil {
+		mounts = null
+	}
+	files := []*os.File{null, null, null, hand, mounts}
 	for len(files) < firstHanded+handedFiles {
 		files = append(files, null)
 	}

@@ -53,7 +53,7 @@ func TestHandOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		cmd := exec.Command(os.Args[0], waitingMark)
-		files := supervise.Placeholders(null, theirs)
+		files := supervise.Placeholders(null, theirs, nil)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = files[0], files[1], files[2], files[3:]
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)

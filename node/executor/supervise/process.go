@@ -34,6 +34,7 @@ type process struct {
 	open     Opener       // Makes the box of code that executes in containers; nil for sandboxes.
 	host     *cgroup.Host // Nil before the first attempt needs it.
 	network  int          // A descriptor of the machine's network namespace.
+	forks    *forker      // Nil before the first sandbox.
 	score    []byte       // The OOM score adjustment with which it was started; nil if unknown.
 }
 
@@ -44,9 +45,7 @@ func Main(args []string) int { return MainIn(args, nil) }
 
 // MainIn is Main for attempts whose code executes in the box that open makes.
 func MainIn(args []string, open Opener) int {
-	// The kernel kills the first process of the sandbox when the thread that
-	// forked it exits.
-	runtime.LockOSThread()
+	runtime.LockOSThread() // The kernel kills Docker Compose when the thread that started it exits.
 	syscall.Umask(0o077)
 	if len(args) != 1 {
 		fmt.Fprintln(os.Stderr, "usage: berth supervise DIR (started by the node only)")
@@ -169,8 +168,8 @@ func (p *process) reset() error {
 	if err := os.Chdir("/"); err != nil {
 		return err
 	}
-	if _, _, errno := syscall.RawSyscall(sysSetns, uintptr(p.network), cloneNewNet, 0); errno != 0 {
-		return fmt.Errorf("return to the network of the machine: %w", errno)
+	if err := p.forks.leaveNetwork(p.network); err != nil {
+		return err
 	}
 	if p.score != nil {
 		// The first process of the next sandbox starts with it.

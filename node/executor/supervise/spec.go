@@ -37,14 +37,15 @@ const (
 // which no other attempt follows, stay open until it has ended, so that nothing else gets their numbers.
 const (
 	FDHand    = 3 // The supervisor's end of the connection of its Process.
-	FDConn    = 4 // The supervisor's end of the first Conn.
-	FDSlot    = 5 // A file lock that ends with the attempt.
-	FDNetwork = 6 // The network namespace; with Spec.JoinNetwork.
-	FDScratch = 7 // A detached mount for scratch space; with Spec.Sandbox.ScratchDisk.
-	FDMount   = 8 // A detached mount for Spec.MountAt, unless that is empty.
+	FDMounts  = 4 // The mount namespace of sandbox.NewBareMounts, if the node could make it.
+	FDConn    = 5 // The supervisor's end of the first Conn.
+	FDSlot    = 6 // A file lock that ends with the attempt.
+	FDNetwork = 7 // The network namespace; with Spec.JoinNetwork.
+	FDScratch = 8 // A detached mount for scratch space; with Spec.Sandbox.ScratchDisk.
+	FDMount   = 9 // A detached mount for Spec.MountAt, unless that is empty.
 
-	FDVariables = 9  // A file in memory with the user's variables as JSON; with Spec.Variables.
-	FDStorage   = 10 // The socket to the process of Spec.Storage, which ends when it is closed.
+	FDVariables = 10 // A file in memory with the user's variables as JSON; with Spec.Variables.
+	FDStorage   = 11 // The socket to the process of Spec.Storage, which ends when it is closed.
 )
 
 // Spec is everything that a supervisor knows about its attempt.

@@ -263,15 +263,15 @@ func (s *supervisor) openBox() (*pumps, error) {
 
 // fork starts the first process of the sandbox with all limits but the CPU quota,
 // which must not slow down the setup.
-func (s *supervisor) fork(stdin, stdout, stderr *os.File) error {
-	host, err := s.process.groups()
-	if err != nil {
-		return err
-	}
+func (s *supervisor) fork(stdin, stdout, stderr *os.File) (err error) {
 	if err := s.bindStorage(); err != nil {
 		return err
 	}
 	if s.spec.Container != nil {
+		host, err := s.process.groups()
+		if err != nil {
+			return err
+		}
 		return s.openContainers(host, stdout, stderr)
 	}
 	if s.spec.MountAt != "" {
@@ -283,47 +283,12 @@ func (s *supervisor) fork(stdin, stdout, stderr *os.File) error {
 		s.spec.Sandbox.Binds = append(s.spec.Sandbox.Binds, sandbox.Bind{Target: s.spec.MountAt, Mount: mount})
 	}
 	var box *sandbox.Sandbox
-	s.group, box, err = makeSandbox(host, s.spec, stdin, stdout, stderr)
+	s.group, box, err = s.process.makeSandbox(s.spec, stdin, stdout, stderr)
 	if err != nil {
 		return err
 	}
 	s.box = sandboxed{box, s.group}
 	return nil
-}
-
-// makeSandbox makes the cgroup of a spec and starts the first process of its sandbox in it. This
-// thread enters the network of the sandbox.
-func makeSandbox(
-	host *cgroup.Host, spec *Spec, stdin, stdout, stderr *os.File,
-) (group *cgroup.Group, box *sandbox.Sandbox, err error) {
-	if spec.JoinNetwork {
-		if _, _, errno := syscall.RawSyscall(sysSetns, FDNetwork, cloneNewNet, 0); errno != 0 {
-			return nil, nil, fmt.Errorf("join network: %w", errno)
-		}
-	}
-	group, err = host.Create(spec.Group, spec.limits())
-	if errors.Is(err, os.ErrNotExist) { // Somebody has removed the parent of all groups.
-		if host, err = cgroup.Detect(); err == nil {
-			group, err = host.Create(spec.Group, spec.limits())
-		}
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	disk := -1
-	if spec.Sandbox.ScratchDisk {
-		disk = FDScratch // Left open: to unmount takes time, and the end of the code would wait.
-	}
-	err = group.ForkInside(func(cgroupFD int) (err error) {
-		box, err = sandbox.Start(&spec.Sandbox, stdin, stdout, stderr, disk, cgroupFD)
-		return err
-	})
-	if err != nil {
-		return group, nil, err
-	}
-	// Where this is not permitted, as in a container, the default remains.
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", box.PID), []byte(codeOOMScore), 0)
-	return group, box, nil
 }
 
 // launch starts the code and its time limit.

@@ -74,9 +74,10 @@ func inspect() {
 // attempt is one supervised attempt of a test.
 type attempt struct {
 	*testing.T
-	dir  string
-	conn *supervise.Conn
-	pid  int
+	dir    string
+	conn   *supervise.Conn
+	pid    int
+	mounts *os.File // The mount namespace in which the first process starts; nil for the machine's.
 }
 
 // begin starts an attempt in which this binary does the work.
@@ -128,8 +129,12 @@ func (a *attempt) spawn(ask func(*supervise.Conn) error) {
 		a.Fatal(err)
 	}
 	defer null.Close()
+	mounts := a.mounts
+	if mounts == nil {
+		mounts = null
+	}
 	process, err := os.StartProcess("/proc/self/exe", []string{"berth", supervise.Command, a.dir}, &os.ProcAttr{
-		Files: []*os.File{null, os.Stderr, os.Stderr, null, theirs, null}, Sys: &syscall.SysProcAttr{Setsid: true},
+		Files: []*os.File{null, os.Stderr, os.Stderr, null, mounts, theirs, null}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		a.Fatal(err)

@@ -149,10 +149,6 @@ func (p *process) makeWarm() (*warm, error) {
 
 // start starts the sandbox and its interpreter.
 func (w *warm) start(p *process) error {
-	host, err := p.groups()
-	if err != nil {
-		return err
-	}
 	stdin, err := os.Open(os.DevNull)
 	if err != nil {
 		return err
@@ -165,7 +161,7 @@ func (w *warm) start(p *process) error {
 	defer stdout.Close()
 	defer stderr.Close()
 	w.pumps = pumps
-	if w.group, w.box, err = makeSandbox(host, w.spec, stdin, stdout, stderr); err != nil {
+	if w.group, w.box, err = p.makeSandbox(w.spec, stdin, stdout, stderr); err != nil {
 		return err
 	}
 	return w.box.Await()
