@@ -81,7 +81,7 @@ func (g *Group) limit(limits Limits) error {
 	if err := write(g.dir("pids"), "pids.max", pids); err != nil {
 		return err
 	}
-	if g.host.v2 != "" {
+	if g.host.V2 != "" {
 		err := write(g.dir("memory"), "memory.max", memory)
 		return errors.Join(err, writeIfExists(g.dir("memory"), "memory.swap.max", "0"))
 	}
@@ -101,7 +101,7 @@ func socketBytes(memory int64) int64 { return max(memory/socketParts, minSocketB
 func (g *Group) LimitCPU(milli int64) error {
 	quota, period := cpuQuota(milli)
 	var err error
-	if g.host.v2 != "" {
+	if g.host.V2 != "" {
 		err = write(g.dir("cpu"), "cpu.max", fmt.Sprintf("%d %d", quota, period))
 	} else {
 		err = errors.Join(write(g.dir("cpu"), "cpu.cfs_period_us", fmt.Sprint(period)),
@@ -131,7 +131,7 @@ func cpuQuota(milli int64) (quota, period int64) {
 // locked, joins the group during the call and the groups' parent after it. Moving
 // the process later would cost an RCU grace period in the kernel each time.
 func (g *Group) ForkInside(fork func(cgroupFD int) error) error {
-	if g.host.v2 != "" {
+	if g.host.V2 != "" {
 		dir, err := os.Open(g.dir(""))
 		if err != nil {
 			return fmt.Errorf("enter cgroup: %w", err)
@@ -213,10 +213,10 @@ func (g *Group) killOnce() ([]int, error) {
 	if err != nil || len(pids) == 0 {
 		return nil, err
 	}
-	if g.host.v2 != "" && write(g.dir("pids"), "cgroup.kill", "1") == nil {
+	if g.host.V2 != "" && write(g.dir("pids"), "cgroup.kill", "1") == nil {
 		return pids, nil
 	}
-	if g.host.v2 == "" {
+	if g.host.V2 == "" {
 		// Frozen processes cannot fork away from the signals.
 		_ = write(g.dir("freezer"), "freezer.state", "FROZEN")
 		defer func() { _ = write(g.dir("freezer"), "freezer.state", "THAWED") }()
@@ -278,10 +278,10 @@ func (g *Group) rmdir() error {
 // RemoveLeft removes the directories of the group in hierarchies that a Group does not
 // use. Engines make them for the containers of a group.
 func (g *Group) RemoveLeft() {
-	if g.host.v2 != "" {
+	if g.host.V2 != "" {
 		return
 	}
-	for _, hierarchy := range childrenOf(path.Dir(path.Dir(g.host.dirs["memory"]))) {
+	for _, hierarchy := range childrenOf(path.Dir(path.Dir(g.host.Dirs["memory"]))) {
 		dir := path.Join(hierarchy, parent, g.name)
 		for _, inner := range childrenOf(dir) {
 			_ = os.Remove(inner) // A directory that is busy or gone may stay so.
@@ -323,7 +323,7 @@ func (g *Group) pids() ([]int, error) {
 
 // CPUTime returns the CPU time that all processes of the group used.
 func (g *Group) CPUTime() (time.Duration, error) {
-	if g.host.v2 != "" {
+	if g.host.V2 != "" {
 		us, err := readKey(g.dir("cpu"), "cpu.stat", "usage_usec")
 		return time.Duration(us) * time.Microsecond, err
 	}
@@ -333,7 +333,7 @@ func (g *Group) CPUTime() (time.Duration, error) {
 
 // Memory returns the memory use of the group in bytes.
 func (g *Group) Memory() (int64, error) {
-	if g.host.v2 == "" {
+	if g.host.V2 == "" {
 		return readInt(g.dir("memory"), "memory.usage_in_bytes")
 	}
 	return readInt(g.dir("memory"), "memory.current")
@@ -342,7 +342,7 @@ func (g *Group) Memory() (int64, error) {
 // PeakMemory returns the largest memory use of the group in bytes. Where the
 // kernel does not record the peak (v2 before Linux 5.19), it is the current use.
 func (g *Group) PeakMemory() (int64, error) {
-	if g.host.v2 == "" {
+	if g.host.V2 == "" {
 		return readInt(g.dir("memory"), "memory.max_usage_in_bytes")
 	}
 	peak, err := readInt(g.dir("memory"), "memory.peak")
@@ -356,7 +356,7 @@ func (g *Group) PeakMemory() (int64, error) {
 // memory: because the group reached its limit, or the machine had none left. On
 // version 1 it leaves out those of groups below it.
 func (g *Group) OOMKills() (int64, error) {
-	if g.host.v2 != "" {
+	if g.host.V2 != "" {
 		return readKey(g.dir("memory"), "memory.events", "oom_kill")
 	}
 	return readKey(g.dir("memory"), "memory.oom_control", "oom_kill")
@@ -366,7 +366,7 @@ func (g *Group) OOMKills() (int64, error) {
 // is also true when the group came within largestCharge of it, or when the kernel
 // then reclaimed enough memory in the group.
 func (g *Group) LimitReached() (bool, error) {
-	if g.host.v2 != "" {
+	if g.host.V2 != "" {
 		hits, err := readKey(g.dir("memory"), "memory.events", "oom")
 		return hits > 0, err
 	}
@@ -382,19 +382,19 @@ func (g *Group) LimitReached() (bool, error) {
 
 // dir returns the group's directory in the controller's hierarchy.
 func (g *Group) dir(controller string) string {
-	if g.host.v2 != "" {
-		return path.Join(g.host.v2, parent, g.name)
+	if g.host.V2 != "" {
+		return path.Join(g.host.V2, parent, g.name)
 	}
-	return path.Join(g.host.dirs[controller], g.name)
+	return path.Join(g.host.Dirs[controller], g.name)
 }
 
 // dirs returns the group's directory for each controller. A hierarchy may carry
 // more than one, so directories may repeat.
 func (g *Group) dirs() []string {
-	if g.host.v2 != "" {
+	if g.host.V2 != "" {
 		return []string{g.dir("")}
 	}
-	dirs := make([]string, 0, len(g.host.dirs))
+	dirs := make([]string, 0, len(g.host.Dirs))
 	for _, name := range [...]string{"cpu", "cpuacct", "memory", "pids", "freezer"} {
 		dirs = append(dirs, g.dir(name))
 	}

@@ -23,8 +23,8 @@ func controllers() []string { return []string{"cpu", "memory", "pids"} }
 
 // Host is the machine's cgroup hierarchies.
 type Host struct {
-	v2   string            // The mount point of the unified hierarchy, when it has the controllers.
-	dirs map[string]string // Version 1: controller to parent directory.
+	V2   string            `json:"v2,omitempty"`   // Mount point of the unified hierarchy, if it has the controllers.
+	Dirs map[string]string `json:"dirs,omitempty"` // Version 1: controller to parent directory.
 }
 
 // Detect returns the hierarchies that this process sees. The error names the
@@ -40,20 +40,20 @@ func Detect() (*Host, error) {
 			return h, err
 		}
 	}
-	h := &Host{dirs: make(map[string]string)}
+	h := &Host{Dirs: make(map[string]string)}
 	for _, name := range [...]string{"cpu", "cpuacct", "memory", "pids", "freezer"} {
 		dir, ok := mounts[name]
 		if !ok {
 			return nil, fmt.Errorf("detect cgroups: controller %q is in no mounted hierarchy", name)
 		}
-		h.dirs[name] = path.Join(dir, parent)
+		h.Dirs[name] = path.Join(dir, parent)
 	}
-	for _, dir := range h.dirs {
+	for _, dir := range h.Dirs {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, fmt.Errorf("detect cgroups: %w", err)
 		}
 	}
-	return h, limitAll(h.dirs["pids"])
+	return h, limitAll(h.Dirs["pids"])
 }
 
 // limitAll leaves a quarter of the machine's process numbers to what is not in dir: the
@@ -82,7 +82,7 @@ func detectV2(root string) (*Host, error) {
 			return nil, nil
 		}
 	}
-	h := &Host{v2: root}
+	h := &Host{V2: root}
 	if err := os.MkdirAll(path.Join(root, parent), 0o755); err != nil {
 		return nil, fmt.Errorf("detect cgroups: %w", err)
 	}
@@ -142,7 +142,7 @@ func parseMounts(mountinfo []byte) (unified string, v1 map[string]string) {
 
 // Version returns 1 or 2.
 func (h *Host) Version() int {
-	if h.v2 != "" {
+	if h.V2 != "" {
 		return 2
 	}
 	return 1
@@ -150,18 +150,18 @@ func (h *Host) Version() int {
 
 // LimitsSockets reports whether groups limit the buffers of their sockets.
 func (h *Host) LimitsSockets() bool {
-	if h.v2 != "" {
+	if h.V2 != "" {
 		return true
 	}
-	_, err := os.Stat(path.Join(h.dirs["memory"], socketLimit))
+	_, err := os.Stat(path.Join(h.Dirs["memory"], socketLimit))
 	return err == nil
 }
 
 // Groups returns the names of all groups of all nodes of the machine.
 func (h *Host) Groups() ([]string, error) {
-	dir := path.Join(h.v2, parent)
-	if h.v2 == "" {
-		dir = h.dirs["memory"]
+	dir := path.Join(h.V2, parent)
+	if h.V2 == "" {
+		dir = h.Dirs["memory"]
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {

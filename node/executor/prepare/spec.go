@@ -140,6 +140,7 @@ func (s *specs) of(work compute.Work, bundle *compute.Bundle, res *resources, di
 
 // boxIn adds the sandbox of the work to its spec.
 func (s *specs) boxIn(spec *supervise.Spec, work compute.Work, bundle *compute.Bundle, res *resources, dir string) {
+	spec.Cgroups = s.groups.Host
 	spec.Sandbox = sandbox.Spec{
 		UIDBase: res.slot.UID(), Hostname: hostname, OwnNetwork: res.network == nil,
 		WorkSource: filepath.Join(dir, supervise.WorkFile),

@@ -57,7 +57,7 @@ func (f *forker) leaveNetwork(network int) error {
 func (p *process) makeSandbox(
 	spec *Spec, stdin, stdout, stderr *os.File,
 ) (group *cgroup.Group, box *sandbox.Sandbox, err error) {
-	host, err := p.groups()
+	host, err := p.groups(spec)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -68,8 +68,8 @@ func (p *process) makeSandbox(
 	}
 	group, err = host.Create(spec.Group, spec.limits())
 	if errors.Is(err, os.ErrNotExist) { // Somebody has removed the parent of all groups.
-		if host, err = cgroup.Detect(); err == nil {
-			group, err = host.Create(spec.Group, spec.limits())
+		if p.host, err = cgroup.Detect(); err == nil {
+			group, err = p.host.Create(spec.Group, spec.limits())
 		}
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"encoding/json"
 	"errors"
 	"path/filepath"
 	"testing"
@@ -141,6 +142,21 @@ func TestEndBeforeItsPort(t *testing.T) {
 		o := s.finish(ending{err: test.fails}, nil)
 		if o.Status != test.want || !o.Ran || o.Duration < 0 || o.EndedAt < o.StartedAt || (o.ExitCode == 0) != (test.fails == nil) {
 			t.Errorf("%s: the outcome is %+v", test.name, o)
+		}
+	}
+}
+
+// TestCgroupsOfTheNode has a supervisor use the cgroups that its node has found, and go on using them.
+func TestCgroupsOfTheNode(t *testing.T) {
+	var spec Spec
+	if err := json.Unmarshal([]byte(`{"cgroups":{"dirs":{"pids":"/groups/berth"}}}`), &spec); err != nil {
+		t.Fatal(err)
+	}
+	p := new(process)
+	for _, s := range []*Spec{&spec, {}} {
+		host, err := p.groups(s)
+		if err != nil || host != spec.Cgroups || host.Dirs["pids"] != "/groups/berth" {
+			t.Errorf("it uses %+v, %v", host, err)
 		}
 	}
 }

@@ -106,14 +106,15 @@ func (p *process) await(reserved int) (dir string, made *warm) {
 	return dir, made
 }
 
-// groups returns the cgroups of the machine.
-func (p *process) groups() (*cgroup.Host, error) {
-	if p.host != nil {
-		return p.host, nil
+// groups returns the cgroups of the machine, which the node has usually found already.
+func (p *process) groups(spec *Spec) (host *cgroup.Host, err error) {
+	if p.host == nil {
+		p.host = spec.Cgroups
 	}
-	host, err := cgroup.Detect()
-	p.host = host
-	return host, err
+	if p.host == nil {
+		p.host, err = cgroup.Detect()
+	}
+	return p.host, err
 }
 
 // run supervises the attempt in dir to its end. It reports whether the process can supervise

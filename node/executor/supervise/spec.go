@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth/compute"
+	"berth/node/executor/cgroup"
 	"berth/node/executor/journal"
 	"berth/node/executor/sandbox"
 )
@@ -61,6 +62,9 @@ type Spec struct {
 	CPUMilli  int64  `json:"cpu_milli"`  // Limit, in thousandths of a core.
 	Pids      int64  `json:"pids"`       // Limit.
 	Simulated bool   `json:"simulated"`  // Its GPUs are simulated: their utilization is that of the CPU quota.
+
+	// Cgroups are those of the machine. Nil makes the supervisor look for them in the list of all mounts.
+	Cgroups *cgroup.Host `json:"cgroups,omitempty"`
 
 	Timeout         time.Duration `json:"timeout_ns"`
 	StopGrace       time.Duration `json:"stop_grace_ns"`

@@ -268,7 +268,7 @@ func (s *supervisor) fork(stdin, stdout, stderr *os.File) (err error) {
 		return err
 	}
 	if s.spec.Container != nil {
-		host, err := s.process.groups()
+		host, err := s.process.groups(s.spec)
 		if err != nil {
 			return err
 		}
