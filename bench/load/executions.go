@@ -47,7 +47,8 @@ type Executions struct {
 	Ratio     float64 `json:"ratio"`      // Ratio of the two medians.
 	PerSecond float64 `json:"per_second"` // Executions of many clients per second.
 	AlonePS   float64 `json:"python_ps"`  // Starts of the interpreter alone by as many.
-	CPUMS     float64 `json:"cpu_ms"`     // CPU time of all nodes, without sandboxes, for each of many.
+	CPUMS     float64 `json:"cpu_ms"`     // CPU time of all nodes, without sandboxes, for each of many,
+	AllCPUMS  float64 `json:"all_cpu_ms"` // and of nodes, supervisors and sandboxes together.
 	Clients   int     `json:"clients"`
 	Lines     Spread  `json:"lines"` // From the print of a line to a client of another node.
 	Backlog   Backlog `json:"backlog"`
@@ -107,6 +108,10 @@ func MeasureExecutions(ctx context.Context, c *Cluster, cfg ExecutionsConfig) (o
 	if err := out.measureMore(ctx, c, user, cfg); err != nil {
 		return out, err
 	}
+	all, err := c.family()
+	if err != nil {
+		return out, err
+	}
 	begun := time.Now() //nolint:forbidigo // Real processes have real time.
 	spent, err := c.spent(func() error {
 		_, err := times(ctx, cfg.Clients, upTo(cfg.Many), one)
@@ -116,6 +121,11 @@ func MeasureExecutions(ctx context.Context, c *Cluster, cfg ExecutionsConfig) (o
 		return out, fmt.Errorf("%d clients: %w", cfg.Clients, err)
 	}
 	out.PerSecond = float64(cfg.Many) / time.Since(begun).Seconds()
+	after, err := c.family()
+	if err != nil {
+		return out, err
+	}
+	out.AllCPUMS = float64((after - all).Milliseconds()) / float64(cfg.Many)
 	begun = time.Now() //nolint:forbidigo // As above.
 	if _, err := times(ctx, cfg.Clients, upTo(cfg.Many), start); err != nil {
 		return out, fmt.Errorf("start %s: %w", interpreter, err)

@@ -69,6 +69,15 @@ func (c *Cluster) cpu() ([]time.Duration, error) {
 	return out, nil
 }
 
+// family returns the processor time so far of all nodes with their supervisors and sandboxes.
+func (c *Cluster) family() (time.Duration, error) {
+	pids := make([]int, len(c.Nodes))
+	for i, n := range c.Nodes {
+		pids[i] = n.PID
+	}
+	return usage.Family(pids...)
+}
+
 // spent returns the processor time of all nodes together while do ran.
 func (c *Cluster) spent(do func() error) (time.Duration, error) {
 	before, err := c.cpu()

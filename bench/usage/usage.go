@@ -45,3 +45,29 @@ func CPU() time.Duration {
 	}
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
+
+// Family returns the processor time of processes and of their descendants. Those that nobody has waited for
+// when they ended are missing.
+func Family(pids ...int) (time.Duration, error) {
+	processes, err := procfs.AllProcs()
+	if err != nil {
+		return 0, fmt.Errorf("list processes: %w", err)
+	}
+	children, own := make(map[int][]int), make(map[int]time.Duration)
+	const tick = time.Second / 100 // The unit of the kernel's counters.
+	for _, p := range processes {
+		stat, err := p.Stat()
+		if err != nil {
+			continue // It has ended.
+		}
+		children[stat.PPID] = append(children[stat.PPID], stat.PID)
+		own[stat.PID] = tick * time.Duration(int(stat.UTime+stat.STime)+stat.CUTime+stat.CSTime)
+	}
+	var sum time.Duration
+	for len(pids) > 0 {
+		last := pids[len(pids)-1]
+		pids = append(pids[:len(pids)-1:len(pids)-1], children[last]...)
+		sum += own[last]
+	}
+	return sum, nil
+}

@@ -23,6 +23,9 @@ func TestRead(t *testing.T) {
 	if now := usage.CPU(); begun <= 0 || now <= begun {
 		t.Errorf("it computed from %v to %v", begun, now)
 	}
+	if family, err := usage.Family(os.Getpid()); err != nil || family <= 0 {
+		t.Errorf("this process and its children used %v, %v", family, err)
+	}
 	if _, err := usage.Read(1 << 30); err == nil {
 		t.Error("a process that is not there has used something")
 	}

@@ -59,6 +59,8 @@ how much processor time each uses while nothing is asked of it.`,
 func newExecutions() *cobra.Command {
 	cfg := load.ExecutionsConfig{}
 	var asJSON bool
+	var mounts int
+	var mountsAt string
 	cmd := &cobra.Command{
 		Use:   "executions",
 		Short: "Measure how fast code is executed",
@@ -69,12 +71,24 @@ time that the interpreter alone takes for the same code: the one that nodes star
 wrapper of it. It also measures how much later a
 client of another node sees a line that code prints, how fast code can print, and what
 installed packages add. With --image it executes that image beside docker run, in turn. It
-needs root.`,
+needs root.
+
+With --foreign-mounts it compares clusters on a machine without and with so many mounts
+instead, two of each in turn. The mounts are in namespaces of their own.`,
 		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cfg.Alone < 1 || cfg.Many < 1 || cfg.Clients < 1 || cfg.Lines < 1 || cfg.OutputMiB < 1 || cfg.Waiting < 0 {
+			if cfg.Alone < 1 || cfg.Many < 1 || cfg.Clients < 1 || cfg.Lines < 1 || cfg.OutputMiB < 1 || cfg.Waiting < 0 ||
+				mounts < 0 {
 				return cli.UsageErrorf(
-					"--alone, --many, --clients, --lines and --output must be 1 or more, and --waiting 0 or more")
+					"--alone, --many, --clients, --lines and --output must be 1 or more, " +
+						"and --waiting and --foreign-mounts 0 or more")
+			}
+			if mountsAt != "" {
+				if err := load.MakeMounts(mountsAt, mounts); err != nil {
+					return err
+				}
+			} else if mounts > 0 {
+				return compareMounts(cmd, cfg, mounts, asJSON)
 			}
 			packages, err := os.MkdirTemp("", "berth-bench-packages-")
 			if err != nil {
@@ -107,6 +121,9 @@ needs root.`,
 	flags.IntVar(&cfg.OutputMiB, "output", 8, "`MiB` that one execution prints; beyond 10 MiB a second it is slowed down")
 	flags.StringVar(&cfg.Image, "image", "", "`image` on this machine's engine to execute too")
 	flags.StringSliceVar(&cfg.Command, "command", nil, "`arguments` of the image")
+	flags.IntVar(&mounts, "foreign-mounts", 0, "`mounts` of the machine, with and without which to compare")
+	flags.StringVar(&mountsAt, placeFlag, "", "`directory` of the mounts, in the namespace of this process")
+	_ = flags.MarkHidden(placeFlag) // Between this command and the one that it starts.
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -122,6 +139,7 @@ func executionsTable(r *load.Executions) table.Writer {
 	t.AppendRow(cli.Row(fmt.Sprintf("executions a second, %d clients", r.Clients), fmt.Sprintf("%.1f", r.PerSecond)))
 	t.AppendRow(cli.Row("starts of the interpreter alone a second, as many at once", fmt.Sprintf("%.1f", r.AlonePS)))
 	t.AppendRow(cli.Row("processor time of the nodes for each", fmt.Sprintf("%.1f ms, without sandboxes", r.CPUMS)))
+	t.AppendRow(cli.Row("the same with supervisors and sandboxes", fmt.Sprintf("%.1f ms", r.AllCPUMS)))
 	if b := r.Backlog; b.Waiting > 0 {
 		t.AppendRow(cli.Row(fmt.Sprintf("submit to end behind %d that wait", b.Waiting), spreadText(b.Alone)))
 		t.AppendRow(cli.Row("ratio of the medians behind them and without", fmt.Sprintf("%.2f", b.Ratio)))

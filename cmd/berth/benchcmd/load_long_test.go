@@ -57,6 +57,11 @@ func TestBenchLoad(t *testing.T) {
 		executions.AlonePS <= 0 {
 		t.Errorf("executions: %+v", executions)
 	}
+	var mounts load.Mounts
+	measure(&mounts, "executions", "--foreign-mounts", "100", "--alone", "1", "--many", "2", "--clients", "1", "--json")
+	if len(mounts.With) != 2 || len(mounts.Without) != 2 || mounts.Ratio <= 0 || mounts.CPU <= 0 {
+		t.Errorf("beside mounts: %+v", mounts)
+	}
 	var requests load.Requests
 	measure(&requests, "api", "--submits", "40", "--clients", "8", "--readers", "4", "--read-for", "1s", "--json")
 	if requests.Ratio <= 0 || requests.SubmitsPS <= 0 || requests.BareRaftPS <= 0 ||
