@@ -274,6 +274,9 @@ func TestKeys(t *testing.T) {
 	want(t, execute(t, "", "keys", "create", "ci", "--out", out), cli.ExitFailed, "berth keys revoke "+keyID)
 	want(t, execute(t, "", "keys", "create", "x", "--expires", "soon"), cli.ExitUsage, "--expires")
 	want(t, execute(t, "", "keys", "create", "x", "--scope", "executions:read,root"), cli.ExitUsage, `no "root"`)
+	for _, ceiling := range []string{"0", "-1", "", "0.0000001"} { // None of them may become a key without a ceiling.
+		want(t, execute(t, "", "keys", "create", "x", "--max-credits="+ceiling), cli.ExitUsage, "--max-credits")
+	}
 	*last = asked{}
 	want(t, execute(t, "", "keys", "create", "x", "--scope", "billing:read", "--scope", "admin"), 0, "")
 	if !strings.Contains(last.body, `"scopes":["billing:read","admin"]`) {

@@ -1,7 +1,6 @@
 package account
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -104,8 +103,11 @@ A key with --scope does only what its scopes are for; without, it does what you 
 				}
 			}
 			wanted := wire.NewKey{Name: args[0], ExpiresAt: until, Scopes: scopeNames}
-			if wanted.MaxCredits, err = compute.ParseCredits(cmp.Or(ceiling, "0")); err != nil || wanted.MaxCredits < 0 {
-				return cli.UsageErrorf("--max-credits: %q is not an amount of credits", ceiling)
+			if cmd.Flags().Changed("max-credits") {
+				// Zero would be sent as no ceiling at all.
+				if wanted.MaxCredits, err = compute.ParseCredits(ceiling); err != nil || wanted.MaxCredits <= 0 {
+					return cli.UsageErrorf("--max-credits: %q is not an amount of credits above 0", ceiling)
+				}
 			}
 			c, err := conn.Client(cmd)
 			if err != nil {
