@@ -27,7 +27,9 @@ const (
 		`{"id":"0198c0de-0000-7000-8000-0000000000ab","slug":"vision","name":"Vision","role":"owner","created_at":"2026-01-01T00:00:00Z"}]`
 	members = `[{"user_id":"` + ownerID + `","email":"ada@example.com","full_name":"Ada","role":"owner","joined_at":"2026-01-01T00:00:00Z"},` +
 		`{"user_id":"` + userID + `","email":"bea@example.com","full_name":null,"role":"member","joined_at":"2026-02-01T00:00:00Z"}]`
-	ownKey    = `{"id":"` + keyID + `","user_id":"` + userID + `","key_name":"laptop","key_prefix":"lk_abcde","is_active":true,` + `"created_at":"2026-01-01T00:00:00Z"`
+	ownKey = `{"id":"` + keyID + `","user_id":"` + userID + `","key_name":"laptop","key_prefix":"lk_abcde","is_active":true,` + `"created_at":"2026-01-01T00:00:00Z"`
+	oldKey = `{"id":"0198c0de-0000-7000-8000-00000000ffff","name":"old","prefix":"lk_klmno","is_active":true,` +
+		`"created_at":"2026-01-01T00:00:00Z","expires_at":"2026-01-01T08:00:00Z","max_credits":2.5}`
 	sharedKey = `{"id":"0198c0de-0000-7000-8000-00000000eeee","name":"ci","prefix":"lk_fghij","is_active":false,"created_at":"2026-01-01T00:00:00Z"}`
 )
 
@@ -86,7 +88,7 @@ func mustLab(t *testing.T) (string, *asked) {
 		"GET /auth/api-keys":                 answer("[" + ownKey + "}]"), "POST /auth/api-keys": answer(ownKey + `,"api_key":"lk_secret"}`),
 		"DELETE /auth/api-keys/" + keyID:            answer(`{"message":"ok"}`),
 		"PATCH /auth/api-keys/" + keyID + "/toggle": answer(ownKey + "}"),
-		"GET /orgs/lab/api-keys":                    answer("[" + sharedKey + "]"),
+		"GET /orgs/lab/api-keys":                    answer("[" + sharedKey + "," + oldKey + "]"),
 		"POST /orgs/lab/api-keys":                   answer(strings.TrimSuffix(sharedKey, "}") + `,"plaintext_key":"lk_shared"}`),
 		"DELETE /orgs/lab/api-keys/":                answer(`{"message":"ok"}`),
 		"POST /orgs":                                answer(`{"slug":"own","name":"Own","role":"owner"}`),

@@ -224,23 +224,41 @@ func newKeyList(conn *cli.Connection) *cobra.Command {
 			if asJSON {
 				return cli.PrintJSON(cmd.OutOrStdout(), append([]key{}, keys...))
 			}
-			t := cli.NewTable("id", "name", "prefix", "kind", "state", "scopes", "created", "expires", "last used")
+			t := cli.NewTable("id", "name", "prefix", "kind", "state", "scopes", "max credits", "created", "expires",
+				"last used")
+			now := compute.InstantOf(time.Now()) //nolint:forbidigo // Keys expire at an instant of the day.
 			for _, k := range keys {
-				kind, state := "own", "active"
+				kind := "own"
 				if k.Shared {
 					kind = "shared"
 				}
-				if !k.IsActive {
-					state = "disabled"
-				}
-				t.AppendRow(cli.Row(k.ID, k.Name, k.Prefix, kind, state, scopesOf(k),
-					day(&k.CreatedAt), day(k.ExpiresAt), day(k.LastUsedAt)))
+				t.AppendRow(cli.Row(k.ID, k.Name, k.Prefix, kind, stateOf(k, now), scopesOf(k), cli.OrNone(k.MaxCredits),
+					day(&k.CreatedAt), minute(k.ExpiresAt), day(k.LastUsedAt)))
 			}
 			return cli.PrintTable(cmd.OutOrStdout(), t)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// stateOf returns whether a key is good, and why not.
+func stateOf(k key, now compute.Instant) string {
+	switch {
+	case k.ExpiresAt != nil && *k.ExpiresAt <= now:
+		return "expired"
+	case !k.IsActive:
+		return "disabled"
+	}
+	return "active"
+}
+
+// minute returns the minute of an instant, "-" for none.
+func minute(at *compute.Instant) string {
+	if at == nil {
+		return "-"
+	}
+	return at.Time().Format("2006-01-02 15:04")
 }
 
 // day returns the day of an instant, "-" for none.
