@@ -105,6 +105,15 @@ func TestUsageOfSomeTime(t *testing.T) {
 	if err != nil || len(rows) != 4 || rows[0][0] != "tag" || rows[2][0] != "'=train" || a.header.Get("Content-Type") != "text/csv; charset=utf-8" {
 		t.Errorf("got %v, %v as %s", rows, err, a.header.Get("Content-Type"))
 	}
+	for _, by := range []string{"user", "key"} { // Names of keys are not unique: a bill needs the identifier.
+		query := "/billing/usage?from=2020-01-01T00:00:00Z&group_by=" + by
+		w.mustDo("GET", query, w.bobKey, nil, &report)
+		a := w.mustDo("GET", query+"&format=csv", w.bobKey, nil, nil)
+		rows, err := csv.NewReader(bytes.NewReader(a.body)).ReadAll()
+		if err != nil || len(rows) != 2 || len(rows[1]) != 8 || rows[0][7] != "id" || rows[1][7] != *report.Rows[0].ID {
+			t.Errorf("by %s: got %v, %v", by, rows, err)
+		}
+	}
 }
 
 // TestInvoices has a statement that agrees with the ledger, as JSON and as PDF, and the

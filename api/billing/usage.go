@@ -228,19 +228,32 @@ func (u *usageReport) sorted() []wire.UsageRow {
 	return out
 }
 
-// usageCSV returns a report as a table: a header, and a line per group.
+// usageCSV returns a report as a table: a header, and a line per group. Lines of users and
+// keys end with the identifier: two keys may have the same name.
 func usageCSV(report wire.UsageReport) ([]byte, error) {
 	var out bytes.Buffer
 	w := csv.NewWriter(&out)
-	lines := [][]string{{
+	identified := report.GroupBy == "user" || report.GroupBy == "key"
+	header := []string{
 		report.GroupBy, "executions", "seconds", "gpu_seconds", "credits", "prompt_tokens", "completion_tokens",
-	}}
+	}
+	if identified {
+		header = append(header, "id")
+	}
+	lines := [][]string{header}
 	for _, row := range report.Rows {
-		lines = append(lines, []string{
+		line := []string{
 			handler.TableText(row.Group), strconv.Itoa(row.Executions), handler.TableNumber(row.Seconds),
 			handler.TableNumber(row.GPUSeconds), row.Credits.String(),
 			strconv.FormatInt(row.PromptTokens, 10), strconv.FormatInt(row.CompletionTokens, 10),
-		})
+		}
+		switch {
+		case identified && row.ID != nil:
+			line = append(line, *row.ID)
+		case identified: // Work without a key, and tokens.
+			line = append(line, "")
+		}
+		lines = append(lines, line)
 	}
 	if err := w.WriteAll(lines); err != nil {
 		return nil, fmt.Errorf("write table: %w", err)

@@ -8,7 +8,7 @@ type UsageQuery struct {
 	GroupBy string          `json:"group_by" default:"\"user\"" enum:"user,key,tag,profile,day,model" doc:"Property that rows are grouped by. An execution with several tags counts in the row of each."`
 	From    compute.Instant `json:"from" doc:"Submitted at or after, RFC 3339. Absent: the first of the month, UTC."`
 	To      compute.Instant `json:"to" doc:"Submitted before, RFC 3339. Absent: now."`
-	Format  string          `json:"format" default:"\"json\"" enum:"json,csv"`
+	Format  string          `json:"format" default:"\"json\"" enum:"json,csv" doc:"Lines of csv by user or key end with the id."`
 }
 
 // Check holds the rules that tags cannot say.

@@ -3736,6 +3736,8 @@ type UsageQuery struct {
 	From time.Time `json:"from,omitzero"`
 	// Submitted before, RFC 3339. Absent: now.
 	To time.Time `json:"to,omitzero"`
+	// Lines of csv by user or key end with the id.
+	//
 	// Rules: default "json", json / csv.
 	Format string `json:"format,omitzero"`
 }

@@ -105,7 +105,13 @@ func mustLab(t *testing.T) (string, *asked) {
 		"POST /environment-variables":               answer(`{"environment_variables":[` + variable + `]}`),
 		"DELETE /environment-variables":             answer(`{"deleted":1,"message":"ok"}`),
 		"DELETE /environment-variables/" + keyID:    answer(`{"message":"ok"}`),
-		"GET /billing/usage":                        answer(usage),
+		"GET /billing/usage": func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Get("group_by") == "key" {
+				answer(usageOfKeys)(w, r)
+				return
+			}
+			answer(usage)(w, r)
+		},
 		"GET /billing/activities": answer(`{"activities":[{"activity_id":"7","created_at":"2026-02-01T00:00:00Z","type":"charge","amount":-1.5,
 			"description":"code ran 1s","status":"completed"}],"total_activities":1}`),
 		"GET /billing/invoices":                  answer(`{"invoices":[{"id":"2026-10-9d1f0a2b","month":"2026-10","status":"paid"}],"total_invoices":1}`),
@@ -131,6 +137,8 @@ const (
 	usage = `{"group_by":"tag","from":"2026-02-01T00:00:00Z","to":"2026-03-01T00:00:00Z",
 		"rows":[{"group":"night","executions":2,"seconds":7200,"gpu_seconds":3600,"credits":1.5,"prompt_tokens":7,"completion_tokens":5}],
 		"total":{"group":"","executions":2,"seconds":7200,"gpu_seconds":3600,"credits":1.5}}`
+	usageOfKeys = `{"group_by":"key","rows":[{"group":"ci","id":"` + keyID + `"},{"group":"ci","id":"` + orgID + `"},
+		{"group":"laptop","id":"` + userID + `"}],"total":{"group":""}}`
 )
 
 // TestOrgCommands makes, changes and deletes organizations, and invites people.
@@ -189,6 +197,10 @@ func TestBillingCommands(t *testing.T) {
 	r := execute(t, "", "billing", "usage", "--by", "tag", "--from", "2026-02-01")
 	want(t, r, 0, "night     2            2.00    1.00        7               5                   1.5")
 	want(t, r, 0, "(total)   2            2.00    1.00        0               0                   1.5")
+	r = execute(t, "", "billing", "usage", "--by", "key")
+	want(t, r, 0, "ci "+keyID+" ")
+	want(t, r, 0, "ci "+orgID+" ")
+	want(t, r, 0, "laptop ")
 	want(t, execute(t, "", "billing", "usage", "--from", "yesterday"), cli.ExitUsage, "--from")
 	want(t, execute(t, "", "billing", "activities"), 0, "-1.5")
 	want(t, execute(t, "", "billing", "invoices"), 0, "2026-10   paid")

@@ -102,9 +102,17 @@ func printUsage(cmd *cobra.Command, c *client.Client, query client.UsageQuery, a
 	}
 	hours := func(seconds float64) string { return fmt.Sprintf("%.2f", seconds/3600) }
 	t := cli.NewTable(report.GroupBy, "executions", "hours", "GPU hours", "prompt tokens", "completion tokens", "credits")
+	names := make(map[string]int, len(report.Rows))
+	for _, row := range report.Rows {
+		names[row.Group]++
+	}
 	report.Total.Group = "(total)"
 	for _, row := range append(report.Rows, report.Total) {
-		t.AppendRow(cli.Row(row.Group, row.Executions, hours(row.Seconds), hours(row.GPUSeconds), row.PromptTokens,
+		name := row.Group
+		if row.ID != nil && names[name] > 1 { // Keys of different people may have the same name.
+			name += " " + *row.ID
+		}
+		t.AppendRow(cli.Row(name, row.Executions, hours(row.Seconds), hours(row.GPUSeconds), row.PromptTokens,
 			row.CompletionTokens, row.Credits))
 	}
 	return cli.PrintTable(cmd.OutOrStdout(), t)
