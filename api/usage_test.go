@@ -146,6 +146,9 @@ func TestInvoices(t *testing.T) {
 		if !bytes.HasPrefix(a.body, []byte("%PDF-")) || a.header.Get("Content-Type") != "application/pdf" {
 			t.Errorf("%s: %s %.20q", m.ID, a.header.Get("Content-Type"), a.body)
 		}
+		if draft := bytes.Contains(a.body, []byte("\x00D\x00r\x00a\x00f\x00t")); draft != (m.Status == "draft") {
+			t.Errorf("%s is %s, and as PDF a draft: %t", m.ID, m.Status, draft)
+		}
 	}
 	if charged != credits.TotalUsed || charged == 0 || list.Invoices[0].Granted != 5*compute.Credits(1e6) {
 		t.Errorf("charged %v, used %v, granted %v", charged, credits.TotalUsed, list.Invoices[0].Granted)

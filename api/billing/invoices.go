@@ -103,7 +103,10 @@ func (g *billing) invoice(r *edge.Request) (any, error) {
 			continue
 		}
 		if r.Query.(*wire.InvoiceQuery).Format == "pdf" {
-			text, err := statement.PDF(m, r.Caller.Org.Name, r.Caller.Org.Slug)
+			text, err := statement.PDF(m, statement.Heading{
+				ID: invoiceID(m, r.Caller.Org), Name: r.Caller.Org.Name, Slug: r.Caller.Org.Slug,
+				Draft: r.View.Now().Time().Before(m.End()),
+			})
 			return answer.Text{ContentType: "application/pdf", Body: text}, err
 		}
 		return invoiceOf(m, r), nil

@@ -20,25 +20,37 @@ const (
 	sumSize   = 60
 )
 
+// Heading names a statement.
+type Heading struct {
+	ID         string // Among the statements of all organizations.
+	Name, Slug string // The organization's.
+	Draft      bool   // The month has not ended: its sums may change.
+}
+
 // PDF returns the statement of a month of an organization as a PDF of one page. The
 // same month gives the same bytes.
-func PDF(m *Month, name, slug string) ([]byte, error) {
+func PDF(m *Month, h Heading) ([]byte, error) {
 	doc := fpdf.New("P", "mm", "A4", "")
 	doc.SetCreationDate(m.End())
 	doc.SetModificationDate(m.End())
 	doc.SetCatalogSort(true)
 	doc.SetMargins(margin, margin, margin)
-	doc.SetTitle("Statement "+m.ID()+" of "+slug, true)
+	kind := "Statement"
+	if h.Draft {
+		kind = "Draft statement"
+	}
+	doc.SetTitle(kind+" "+m.ID()+" of "+h.Slug, true)
 	doc.SetProducer("Berth", true)
 	doc.AddPage()
 	text := doc.UnicodeTranslatorFromDescriptor("") // The built-in fonts have Latin letters only.
 
 	doc.SetFont("Helvetica", "B", 18)
-	doc.CellFormat(0, 10, "Statement of credits, "+m.Start.Format("January 2006"), "", 1, "L", false, 0, "")
+	doc.CellFormat(0, 10, kind+" of credits, "+m.Start.Format("January 2006"), "", 1, "L", false, 0, "")
 	doc.SetFont("Helvetica", "", 11)
-	doc.CellFormat(0, lineSize, text(fmt.Sprintf("%s (%s)", oneLine(name), slug)), "", 1, "L", false, 0, "")
+	doc.CellFormat(0, lineSize, text(fmt.Sprintf("%s (%s)", oneLine(h.Name), h.Slug)), "", 1, "L", false, 0, "")
 	doc.Ln(lineSize)
 	for _, row := range [][2]string{
+		{"Statement", h.ID},
 		{"Opening balance", m.Opening.String()},
 		{"Granted", m.Granted.String()},
 		{"Charged", m.Charged.String()},

@@ -68,8 +68,9 @@ func TestMonths(t *testing.T) {
 func TestPDF(t *testing.T) {
 	months := statement.Months(slices.Values(lines()))
 	for _, name := range []string{"Lab", "", "Größe & Söhne", "実験室", "a\nb\x00(c)\\", string(bytes.Repeat([]byte("long "), 100))} {
-		one, err := statement.PDF(&months[1], name, "lab")
-		two, err2 := statement.PDF(&months[1], name, "lab")
+		heading := statement.Heading{ID: "2026-10-00000001", Name: name, Slug: "lab"}
+		one, err := statement.PDF(&months[1], heading)
+		two, err2 := statement.PDF(&months[1], heading)
 		if err != nil || err2 != nil || !bytes.Equal(one, two) {
 			t.Errorf("%.20q: %v, %v, equal %v", name, err, err2, bytes.Equal(one, two))
 		}
@@ -77,4 +78,41 @@ func TestPDF(t *testing.T) {
 			t.Errorf("%.20q: no PDF of one page", name)
 		}
 	}
+}
+
+// TestPDFOfDraft marks the statement of a month that goes on, and has room for all days.
+func TestPDFOfDraft(t *testing.T) {
+	var all []*compute.LedgerEntry
+	for day := range 31 {
+		at := time.Date(2026, 10, day+1, 0, 0, 0, 0, time.UTC).Format(time.RFC3339)
+		all = append(all, line(uint64(day+1), at, compute.LedgerCharge, 1, 0))
+	}
+	months := statement.Months(slices.Values(all))
+	heading := statement.Heading{ID: "2026-10-00000001", Name: "Lab", Slug: "lab"}
+	final := mustPDF(t, &months[0], heading)
+	heading.Draft = true
+	draft := mustPDF(t, &months[0], heading)
+	const title = "Draft statement 2026-10 of lab"
+	if bytes.Contains(final, utf16Of(title)) || !bytes.Contains(draft, utf16Of(title)) {
+		t.Error("a draft is not marked as such, or a final statement is")
+	}
+}
+
+// mustPDF prints a statement, which has one page.
+func mustPDF(t *testing.T, m *statement.Month, h statement.Heading) []byte {
+	t.Helper()
+	text, err := statement.PDF(m, h)
+	if err != nil || bytes.Count(text, []byte("/Type /Page\n")) != 1 {
+		t.Fatalf("%+v: no PDF of one page, %v", h, err)
+	}
+	return text
+}
+
+// utf16Of returns a title as PDF has it.
+func utf16Of(ascii string) []byte {
+	var out []byte
+	for i := range len(ascii) {
+		out = append(out, 0, ascii[i])
+	}
+	return out
 }
