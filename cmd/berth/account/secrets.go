@@ -30,11 +30,12 @@ func newSecretSet(conn *cli.Connection) *cobra.Command {
 	var plain bool
 	cmd := &cobra.Command{
 		Use:   "set NAME",
-		Short: "Keep a secret; its value is read from standard input",
-		Long: `Set keeps a secret, or replaces it. Its value is read from standard input or a file, and
-not from the command line, which others on the machine can see. A line feed at its end
-does not count.`,
-		Example: `  berth secret set HF_TOKEN < token.txt
+		Short: "Keep a secret; its value is asked for, or read from standard input",
+		Long: `Set keeps a secret, or replaces it. It asks for the value on a terminal without showing it,
+and reads it from standard input or a file otherwise; never from the command line, which
+others on the machine can see. A line feed at its end does not count.`,
+		Example: `  berth secret set HF_TOKEN
+  berth secret set HF_TOKEN < token.txt
   berth secret set SSH_KEY --from id_ed25519
   echo debug | berth secret set LOG_LEVEL --plain`,
 		Args: cli.Arguments(cobra.ExactArgs(1)),
@@ -67,9 +68,12 @@ does not count.`,
 func readValue(cmd *cobra.Command, file string) (string, error) {
 	var value string
 	var err error
-	if file != "" {
+	switch {
+	case file != "":
 		value, err = cli.ReadFile(file, compute.MaxVariableValue+1)
-	} else {
+	case cli.CanAsk(): // A read would wait without a word, and the terminal show what is typed.
+		value, err = cli.Secret{Prompt: "Value", Flag: "from"}.Read(cmd)
+	default:
 		value, err = cli.ReadLimited(cmd.InOrStdin(), "standard input", compute.MaxVariableValue+1)
 	}
 	return strings.TrimSuffix(strings.TrimSuffix(value, "\n"), "\r"), err
