@@ -155,6 +155,24 @@ func TestBadVariables(t *testing.T) {
 	}
 }
 
+// TestBadVariablesAreLocated names the field that is wrong, and nothing else.
+func TestBadVariablesAreLocated(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	long := strings.Repeat("x", compute.MaxVariableValue+1)
+	for want, body := range map[string]string{
+		`"loc":["body","value"],"msg":"Value error, a value has no NUL"`:    `{"name":"A","value":"a\u0000"}`,
+		`"loc":["body","environment_variables",0,"value"],"msg":"Value err`: `{"environment_variables":[{"name":"A","value":"` + long + `"}]}`,
+		`"loc":["body","name"],"msg":"Value error, a name has letters`:      `{"name":"1","value":"a\u0000"}`,
+		`"type":"too_long","loc":["body","environment_variables"]`:          `{"environment_variables":[` + strings.Repeat(`{},`, 100) + `{}]}`,
+	} {
+		res := w.send("POST", "/environment-variables", w.bobKey, body)
+		if text := string(res.body); res.status != 422 || !strings.Contains(text, want) || strings.Count(text, `"loc"`) != 1 {
+			t.Errorf("%.80s: %d %s, want %s", body, res.status, text, want)
+		}
+	}
+}
+
 // variablesOfBob returns what the state has.
 func (w *world) variablesOfBob() []*compute.Variable {
 	view := w.machine.View()

@@ -30,6 +30,8 @@ func (p *PutVariables) Check(f *Faults) {
 		return
 	case single:
 		p.Variables = []NewVariable{p.NewVariable}
+	case len(p.Variables) == 0 && f.has("environment_variables"): // Such as too many of them.
+		return
 	case len(p.Variables) == 0:
 		f.Value("give at least one variable", "body", "environment_variables")
 		return
@@ -52,8 +54,10 @@ func (p *PutVariables) Check(f *Faults) {
 		case names[v.Name]:
 			f.Value(fmt.Sprintf("%.128q is in the request twice", v.Name), append(loc, "name")...)
 		default:
-			if bad := compute.BadVariable(v.Name, *v.Value); bad != "" {
+			if bad := compute.BadVariable(v.Name, ""); bad != "" {
 				f.Value(bad, append(loc, "name")...)
+			} else if bad := compute.BadVariable(v.Name, *v.Value); bad != "" {
+				f.Value(bad, append(loc, "value")...)
 			}
 		}
 		names[v.Name] = true
