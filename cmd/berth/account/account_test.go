@@ -167,7 +167,7 @@ func TestOrgCommands(t *testing.T) {
 		want(t, execute(t, "", "invite", list), 0, "cyd@example.com   admin   pending   bea@example.com   2026-02-08")
 		want(t, execute(t, "", "invite", list, "--json"), 0, `"org_slug": "lab"`)
 	}
-	want(t, execute(t, "", "invite", "rm", "cyd@example.com"), 0, "")
+	want(t, execute(t, "", "invite", "rm", "Cyd@Example.com"), 0, "cyd@example.com is revoked")
 	want(t, execute(t, "", "invite", "rm", "dan@example.com"), cli.ExitFailed, "is not invited")
 	want(t, execute(t, "", "invite", "accept", "inv_secret"), 0, "you are an admin of lab")
 	want(t, execute(t, "", "invite", "decline", "inv_secret"), 0, "declined")

@@ -2,6 +2,7 @@ package account
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +21,8 @@ func NewInvite() *cobra.Command {
 		newInviteAnswer(conn, "decline", "Decline an invite"))
 	cmd.Long = `Owners and admins invite a person by e-mail address. Berth sends no mail: it prints a
 token for the person, which is good for a week and only with an account of that address.
-A person without an account gets one from an operator: berth admin user create.`
+A person without an account makes one with berth login --create where the operator allows
+that, or gets one from an operator: berth admin user create.`
 	conn.Register(cmd)
 	return cmd
 }
@@ -141,7 +143,7 @@ func newInviteRevoke(conn *cli.Connection) *cobra.Command {
 				}
 				return cli.Each(cmd, args, func(arg string) error {
 					for _, i := range list {
-						if i.ID.String() == arg || i.Email == arg && i.Status == "pending" {
+						if i.ID.String() == arg || strings.EqualFold(i.Email, arg) && i.Status == "pending" {
 							err := c.RevokeInvite(cmd.Context(), slug, i.ID)
 							if err == nil {
 								cli.Report(cmd, cli.Done{Name: arg, Done: "revoked"}, "the invite of %s is revoked", i.Email)
