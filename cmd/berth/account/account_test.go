@@ -112,6 +112,9 @@ func mustLab(t *testing.T) (string, *asked) {
 			}
 			answer(usage)(w, r)
 		},
+		"GET /orgs/lab/budgets":             answer(budgets),
+		"PUT /orgs/lab/budgets":             answer(`{"max_credits":5}`),
+		"DELETE /orgs/lab/budgets/" + keyID: answer(`{"message":"ok"}`),
 		"GET /billing/activities": answer(`{"activities":[{"activity_id":"7","created_at":"2026-02-01T00:00:00Z","type":"charge","amount":-1.5,
 			"description":"code ran 1s","status":"completed"}],"total_activities":1}`),
 		"GET /billing/invoices":                  answer(`{"invoices":[{"id":"2026-10-9d1f0a2b","month":"2026-10","status":"paid"}],"total_invoices":1}`),
@@ -137,6 +140,8 @@ const (
 	usage = `{"group_by":"tag","from":"2026-02-01T00:00:00Z","to":"2026-03-01T00:00:00Z",
 		"rows":[{"group":"night","executions":2,"seconds":7200,"gpu_seconds":3600,"credits":1.5,"prompt_tokens":7,"completion_tokens":5}],
 		"total":{"group":"","executions":2,"seconds":7200,"gpu_seconds":3600,"credits":1.5}}`
+	budgets = `[{"max_credits":9,"period":"month"},{"key_id":"0198c0de-0000-7000-8000-00000000eeee","max_credits":5},
+		{"key_id":"` + keyID + `","max_credits":5},{"user_id":"` + userID + `","max_credits":5},{"user_id":"` + orgID + `","max_credits":5}]`
 	usageOfKeys = `{"group_by":"key","rows":[{"group":"ci","id":"` + keyID + `"},{"group":"ci","id":"` + orgID + `"},
 		{"group":"laptop","id":"` + userID + `"}],"total":{"group":""}}`
 )
@@ -188,6 +193,24 @@ func TestSecretCommands(t *testing.T) {
 	want(t, execute(t, "", "secret", "rm", "OTHER"), cli.ExitFailed, "no secret")
 	want(t, execute(t, "", "secret", "rm"), cli.ExitUsage, "--all")
 	want(t, execute(t, "", "secret", "rm", "--all"), 0, "1 deleted")
+}
+
+// TestBudgetCommands names whose budgets they are, also of members that have left, and never
+// takes an empty name for the organization.
+func TestBudgetCommands(t *testing.T) {
+	addr, last := mustLab(t)
+	mustLogin(t, addr)
+	clitest.CheckGolden(t, "budgets", execute(t, "", "billing", "budget", "list").Out)
+	*last = asked{}
+	for _, flag := range []string{"--key=", "--member="} {
+		want(t, execute(t, "", "billing", "budget", "set", "5", flag), cli.ExitUsage, "is empty")
+		want(t, execute(t, "", "billing", "budget", "remove", flag), cli.ExitUsage, "is empty")
+	}
+	if last.path != "" {
+		t.Errorf("asked %+v", last)
+	}
+	want(t, execute(t, "", "billing", "budget", "remove", "--member", keyID), 0, "the budget is removed")
+	want(t, execute(t, "", "billing", "budget", "remove", "--member", "nobody"), cli.ExitFailed, "not a member")
 }
 
 // TestBillingCommands prints the use, and saves a statement.

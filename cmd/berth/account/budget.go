@@ -37,12 +37,20 @@ func (s *spender) register(cmd *cobra.Command) {
 
 // find returns the organization's slug and the identifiers that the flags name.
 func (s *spender) find(cmd *cobra.Command, c *client.Client) (slug, keyID, userID string, err error) {
+	for flag, value := range map[string]string{"key": s.key, "member": s.member} {
+		if value == "" && cmd.Flags().Changed(flag) { // Such as an unset variable: not the organization.
+			return "", "", "", cli.UsageErrorf("--%s is empty", flag)
+		}
+	}
 	if s.key != "" {
 		keys, slug, err := keysOf(cmd, c)
 		if err != nil {
 			return "", "", "", err
 		}
 		k, err := find(keys, s.key)
+		if gone, e := compute.ParseKeyID(s.key); err != nil && e == nil { // Its budget outlives a key.
+			return slug, gone.String(), "", nil
+		}
 		return slug, k.ID.String(), "", err
 	}
 	if slug, err = slugOf(cmd, c); err != nil || s.member == "" {
@@ -56,6 +64,9 @@ func (s *spender) find(cmd *cobra.Command, c *client.Client) (slug, keyID, userI
 		if strings.EqualFold(m.Email, s.member) || m.UserID.String() == s.member {
 			return slug, "", m.UserID.String(), nil
 		}
+	}
+	if gone, err := compute.ParseUserID(s.member); err == nil { // Its budget outlives a membership.
+		return slug, "", gone.String(), nil
 	}
 	return "", "", "", fmt.Errorf("%s is not a member of %s", s.member, slug)
 }
@@ -72,7 +83,7 @@ func newBudgetList(conn *cli.Connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			slug, err := slugOf(cmd, c)
+			keys, slug, err := keysOf(cmd, c)
 			if err != nil {
 				return err
 			}
@@ -83,7 +94,11 @@ func newBudgetList(conn *cli.Connection) *cobra.Command {
 			if asJSON {
 				return cli.PrintJSON(cmd.OutOrStdout(), all)
 			}
-			t := cli.NewTable("of", "max credits", "per", "charged", "held", "ceiling", "level")
+			members, err := c.Members(cmd.Context(), slug)
+			if err != nil {
+				return err
+			}
+			t := cli.NewTable("of", "id", "max credits", "per", "charged", "held", "ceiling", "level")
 			for i := range all {
 				b := &all[i]
 				ceiling := "no"
@@ -91,13 +106,35 @@ func newBudgetList(conn *cli.Connection) *cobra.Command {
 					ceiling = "yes"
 				}
 				level := fmt.Sprintf("%d %%", b.Level)
-				t.AppendRow(cli.Row(budgetName(b), b.MaxCredits, b.Period, b.Charged, b.Held, ceiling, level))
+				name, id := payerOf(b, keys, members)
+				t.AppendRow(cli.Row(name, id, b.MaxCredits, b.Period, b.Charged, b.Held, ceiling, level))
 			}
 			return cli.PrintTable(cmd.OutOrStdout(), t)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// payerOf returns whose a budget is, by name where there is one, and the identifier.
+func payerOf(b *wire.Budget, keys []key, members []wire.Member) (name, id string) {
+	switch {
+	case b.KeyID != nil:
+		for _, k := range keys {
+			if k.ID == *b.KeyID {
+				return "key " + k.Name, b.KeyID.String()
+			}
+		}
+		return "key", b.KeyID.String()
+	case b.UserID != nil:
+		for _, m := range members {
+			if m.UserID == *b.UserID {
+				return "member " + m.Email, b.UserID.String()
+			}
+		}
+		return "member", b.UserID.String()
+	}
+	return "organization", "-"
 }
 
 // budgetName says whose a budget is.
