@@ -314,6 +314,9 @@ func TestKeys(t *testing.T) {
 	for _, ceiling := range []string{"0", "-1", "", "0.0000001"} { // None of them may become a key without a ceiling.
 		want(t, execute(t, "", "keys", "create", "x", "--max-credits="+ceiling), cli.ExitUsage, "--max-credits")
 	}
+	for _, flag := range []string{"--scope=", "--expires="} { // Nor one with all rights, or for ever.
+		want(t, execute(t, "", "keys", "create", "x", flag), cli.ExitUsage, "is empty")
+	}
 	*last = asked{}
 	want(t, execute(t, "", "keys", "create", "x", "--scope", "billing:read", "--scope", "admin"), 0, "")
 	if !strings.Contains(last.body, `"scopes":["billing:read","admin"]`) {

@@ -33,15 +33,11 @@ func (s *spender) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.key, "key", "", "API `key`: its identifier or name")
 	cmd.Flags().StringVar(&s.member, "member", "", "member: the `email` address")
 	cmd.MarkFlagsMutuallyExclusive("key", "member")
+	cli.FilledFlags(cmd, "key", "member")
 }
 
 // find returns the organization's slug and the identifiers that the flags name.
 func (s *spender) find(cmd *cobra.Command, c *client.Client) (slug, keyID, userID string, err error) {
-	for flag, value := range map[string]string{"key": s.key, "member": s.member} {
-		if value == "" && cmd.Flags().Changed(flag) { // Such as an unset variable: not the organization.
-			return "", "", "", cli.UsageErrorf("--%s is empty", flag)
-		}
-	}
 	if s.key != "" {
 		keys, slug, err := keysOf(cmd, c)
 		if err != nil {

@@ -137,7 +137,7 @@ A key with --scope does only what its scopes are for; without, it does what you 
 	cmd.Flags().StringVar(&out, "out", "", "`file` to write the key to, readable only by you")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.MarkFlagsMutuallyExclusive("out", "json")
-	return cmd
+	return cli.FilledFlags(cmd, "expires", "scope", "max-credits")
 }
 
 // createKey makes a key of either kind.

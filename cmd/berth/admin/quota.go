@@ -41,7 +41,7 @@ func (f *quotaFlags) register(cmd *cobra.Command) *cobra.Command {
 	flags.StringVar(&f.tag, "tag", "", "apply to this `tag` of the organization")
 	flags.StringVar(&f.profile, "profile", "", "apply to this hardware `profile`: gpu.h100.8x, or gpu.h100 for all sizes")
 	flags.BoolVar(&f.asJSON, "json", false, "print JSON")
-	return cli.NeedFlags(cmd, "org")
+	return cli.NeedFlags(cli.FilledFlags(cmd, "org", "key", "tag", "profile"), "org")
 }
 
 // part reports whether the flags name a part of an organization.

@@ -120,6 +120,9 @@ func TestQuotaRefused(t *testing.T) {
 		{"set --org lab --profile x. --deny", cli.ExitUsage, "--profile"},
 		{"set --org lab --profile t4 --tag b --deny", cli.ExitUsage, "exclude each other"},
 		{"remove --org lab --profile t4", cli.ExitFailed, `the hardware profile gpu.t4 has no quota of its own`},
+		{"set --org lab --tag= --max-gpus 1", cli.ExitUsage, "--tag is empty"}, // Not the organization's quota.
+		{"remove --org lab --key=", cli.ExitUsage, "--key is empty"},
+		{"remove --org lab --profile=", cli.ExitUsage, "--profile is empty"},
 		{"remove --org lab --tag none", cli.ExitFailed, `the tag "none" has no quota of its own`},
 	}
 	for _, tt := range tests {

@@ -60,6 +60,21 @@ func NeedFlags(cmd *cobra.Command, names ...string) *cobra.Command {
 	return cmd
 }
 
+// FilledFlags has cmd refuse flags that are given without a value, as with an unset variable
+// of a shell: it would do without them what they were to restrict. It returns cmd.
+func FilledFlags(cmd *cobra.Command, names ...string) *cobra.Command {
+	check := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		for _, name := range names {
+			if f := cmd.Flags().Lookup(name); f.Changed && (f.Value.String() == "" || f.Value.String() == "[]") {
+				return UsageErrorf("--%s is empty", name)
+			}
+		}
+		return check(cmd, args)
+	}
+	return cmd
+}
+
 // helpWidth is the length of the longest line of help.
 const helpWidth = 100
 

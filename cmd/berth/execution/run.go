@@ -314,7 +314,7 @@ func (f *codeFlags) start(cmd *cobra.Command, args []string) (client.Start, *sou
 	if cmd.Flags().Changed("priority") {
 		start.Priority = &f.priority
 	}
-	if f.maxCredits != "" {
+	if cmd.Flags().Changed("max-credits") { // An empty one is a mistake, and not work without a ceiling.
 		ceiling, err := compute.ParseCredits(f.maxCredits)
 		if err != nil {
 			return start, nil, cli.UsageErrorf("--max-credits: %w", err)

@@ -108,7 +108,7 @@ func TestRecommend(t *testing.T) {
 	if sent["repeats"] != 3.0 || sent["deadline_seconds"] != 90.0 || sent["early_stop"] != false {
 		t.Errorf("sent %v", sent)
 	}
-	for _, flags := range [][]string{{"--format", "png"}, {"--repeats", "0"}, {"--repeats", "6"}, {"--deadline", "10ms"}, {"--json", "--format", "svg"}} {
+	for _, flags := range [][]string{{"--max-credits="}, {"--format", "png"}, {"--repeats", "0"}, {"--repeats", "6"}, {"--deadline", "10ms"}, {"--json", "--format", "svg"}} {
 		if r := execute(t, "", append([]string{"gpu", "recommend", "-c", "1"}, flags...)...); r.Code != cli.ExitUsage || r.Errors == "" {
 			t.Errorf("%v: got %+v, want a wrong command line", flags, r)
 		}
