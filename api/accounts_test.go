@@ -314,6 +314,37 @@ func TestSignUp(t *testing.T) {
 	}
 }
 
+// TestSignUpsAtOnce makes accounts whose organizations get the same name on two nodes at
+// once: nobody chose a slug, so nobody is refused for one.
+func TestSignUpsAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	w.saw = func(cmd command.Command) {
+		late, ok := cmd.(command.SignUp)
+		if !ok {
+			return
+		}
+		w.saw = nil
+		late.Op.ID.UUID, late.User.ID.UUID, late.Org.ID.UUID = compute.UUID{1}, compute.UUID{2}, compute.UUID{3}
+		late.User.Email = "first@example.com"
+		frame, err := command.Encode(late)
+		w.ok(err)
+		w.index++
+		for _, result := range w.machine.ApplyFrames(w.index, frame) {
+			if result.Refusal != nil {
+				t.Error(result.Refusal)
+			}
+		}
+	}
+	var session wire.Session
+	w.mustDo("POST", "/auth/signup", "", `{"email":"second@example.com","password":"long enough","org_name":"Vision"}`, &session)
+	var orgs []wire.Org
+	w.mustDo("GET", "/orgs", session.AccessToken, nil, &orgs)
+	if len(orgs) != 1 || orgs[0].Name != "Vision" || !strings.HasPrefix(orgs[0].Slug, "vision-") {
+		t.Errorf("the organizations are %+v", orgs)
+	}
+}
+
 // TestIdentities signs people in whom the provider vouches for: as the user they were,
 // else as the one with their verified address, else as a new one.
 func TestIdentities(t *testing.T) {

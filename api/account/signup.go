@@ -95,10 +95,19 @@ func (g *signups) create(r *edge.Request, user compute.User, orgName, join strin
 	org := compute.Org{
 		ID: compute.OrgID{UUID: g.NewID()}, Name: cmp.Or(orgName, user.FullName, local), BillingEmail: user.Email,
 	}
-	org.Slug = cmp.Or(join, g.freeSlug(r.View, org.Name))
-	// A separate op, because the sign-in uses the request's.
-	op := command.Op{ID: compute.OpID{UUID: g.NewUUID()}}
-	_, err := g.ProposeAndSee(r, command.SignUp{Op: op, User: user, Org: org, Join: join != ""})
+	base := madeSlug(org.Name)
+	org.Slug = cmp.Or(join, g.freeSlug(r.View, base))
+	sign := func() error {
+		// A separate op, because the sign-in uses the request's.
+		op := command.Op{ID: compute.OpID{UUID: g.NewUUID()}}
+		_, err := g.ProposeAndSee(r, command.SignUp{Op: op, User: user, Org: org, Join: join != ""})
+		return err
+	}
+	err := sign()
+	for try := 0; try < slugTries && join == "" && detailOf(err) == "slug_taken"; try++ {
+		org.Slug = g.anotherSlug(base) // Somebody else got it meanwhile; nobody asked for that one.
+		err = sign()
+	}
 	if detailOf(err) == "email_taken" {
 		return nil, compute.Errorf(compute.CodeConflict,
 			"This address has an account: sign in, or ask the operator for a new password.").Named("email_taken")
@@ -117,10 +126,11 @@ func (g *signups) create(r *edge.Request, user compute.User, orgName, join strin
 const (
 	maxMadeSlug = 30
 	slugSuffix  = 2 // Random bytes behind one that is taken.
+	slugTries   = 5 // Others after one that somebody else got first.
 )
 
-// freeSlug returns a slug for a name that no organization has.
-func (g *signups) freeSlug(view *fsm.View, name string) string {
+// madeSlug returns a slug for a name.
+func madeSlug(name string) string {
 	var b strings.Builder
 	for _, c := range strings.ToLower(name) {
 		switch {
@@ -135,15 +145,24 @@ func (g *signups) freeSlug(view *fsm.View, name string) string {
 	}
 	slug := strings.Trim(b.String(), "-")
 	if len(slug) < 2 { // The shortest slug.
-		slug = "org"
+		return "org"
 	}
-	for base := slug; ; {
+	return slug
+}
+
+// freeSlug returns base, or a slug made from it, that no organization has.
+func (g *signups) freeSlug(view *fsm.View, base string) string {
+	for slug := base; ; slug = g.anotherSlug(base) {
 		if _, taken := view.OrgBySlug(slug); !taken {
 			return slug
 		}
-		id := g.NewUUID()
-		slug = base + "-" + hex.EncodeToString(id[:slugSuffix])
 	}
+}
+
+// anotherSlug returns base with a random end.
+func (g *signups) anotherSlug(base string) string {
+	id := g.NewUUID()
+	return base + "-" + hex.EncodeToString(id[:slugSuffix])
 }
 
 // provider answers the identity provider.
