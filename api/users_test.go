@@ -232,3 +232,13 @@ func TestPasswordThrottle(t *testing.T) {
 	w.want(403, "wrong_password", "POST", "/user/password", w.bobKey, body)
 	w.want(429, "rate_limited", "POST", "/user/password", w.bobKey, body)
 }
+
+// TestTrustOfNobody names the organization that does not exist.
+func TestTrustOfNobody(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	res := w.send("PATCH", "/admin/orgs/nope", w.adaKey, `{"trusted":true}`)
+	if res.status != 404 || !strings.Contains(string(res.body), `no organization \"nope\"`) {
+		t.Errorf("%d %s", res.status, res.body)
+	}
+}

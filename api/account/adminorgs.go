@@ -48,9 +48,10 @@ func (g *adminOrgs) list(r *edge.Request) (any, error) {
 
 // trust changes whether an organization is trusted.
 func (g *adminOrgs) trust(r *edge.Request) (any, error) {
-	org, ok := r.View.OrgBySlug(r.Params["org"])
-	if !ok {
-		return nil, edge.NotFound()
+	slug := r.Params["org"]
+	org, ok := r.View.OrgBySlug(slug)
+	if !ok { // Operators see all organizations anyway.
+		return nil, compute.Errorf(compute.CodeNotFound, "There is no organization %.64q.", slug).Named("not_found")
 	}
 	if _, err := g.ProposeAndSee(r, command.TrustOrg{
 		Op: g.Op(r), Actor: r.Caller.Actor, Org: org.ID, Trusted: *r.Body.(*wire.OrgTrust).Trusted,
