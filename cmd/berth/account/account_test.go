@@ -3,6 +3,7 @@ package account
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -140,8 +141,8 @@ const (
 	usage = `{"group_by":"tag","from":"2026-02-01T00:00:00Z","to":"2026-03-01T00:00:00Z",
 		"rows":[{"group":"night","executions":2,"seconds":7200,"gpu_seconds":3600,"credits":1.5,"prompt_tokens":7,"completion_tokens":5}],
 		"total":{"group":"","executions":2,"seconds":7200,"gpu_seconds":3600,"credits":1.5}}`
-	budgets = `[{"max_credits":9,"period":"month"},{"key_id":"0198c0de-0000-7000-8000-00000000eeee","max_credits":5},
-		{"key_id":"` + keyID + `","max_credits":5},{"user_id":"` + userID + `","max_credits":5},{"user_id":"` + orgID + `","max_credits":5}]`
+	budgets = `[{"max_credits":9,"period":"month"},{"key_id":"0198c0de-0000-7000-8000-00000000eeee","max_credits":5,"period":"total"},
+		{"key_id":"` + keyID + `","max_credits":5,"enforce":true,"period":"month","callback_url":"https://a.example"},{"user_id":"` + userID + `","max_credits":5},{"user_id":"` + orgID + `","max_credits":5}]`
 	usageOfKeys = `{"group_by":"key","rows":[{"group":"ci","id":"` + keyID + `"},{"group":"ci","id":"` + orgID + `"},
 		{"group":"laptop","id":"` + userID + `"}],"total":{"group":""}}`
 )
@@ -208,6 +209,18 @@ func TestBudgetCommands(t *testing.T) {
 	}
 	if last.path != "" {
 		t.Errorf("asked %+v", last)
+	}
+	for flags, sent := range map[string]string{ // A ceiling that is raised stays one.
+		"--key laptop": `{"callback_url":"https://a.example","enforce":true,"key_id":"` + keyID + `","max_credits":20,"period":"month"}`,
+		"--key laptop --enforce=false --callback= --monthly=false": `{"enforce":false,"key_id":"` + keyID + `","max_credits":20,"period":"total"}`,
+		"--key ci --enforce": `{"enforce":true,"key_id":"0198c0de-0000-7000-8000-00000000eeee","max_credits":20,"period":"total"}`,
+		"":                   `{"enforce":false,"max_credits":20,"period":"month"}`,
+	} {
+		want(t, execute(t, "", append([]string{"billing", "budget", "set", "20"}, strings.Fields(flags)...)...), 0, "")
+		var got, wanted map[string]any
+		if json.Unmarshal([]byte(last.body), &got) != nil || json.Unmarshal([]byte(sent), &wanted) != nil || !maps.Equal(got, wanted) {
+			t.Errorf("%s: sent %s, want %s", flags, last.body, sent)
+		}
 	}
 	want(t, execute(t, "", "billing", "budget", "remove", "--member", keyID), 0, "the budget is removed")
 	want(t, execute(t, "", "billing", "budget", "remove", "--member", "nobody"), cli.ExitFailed, "not a member")

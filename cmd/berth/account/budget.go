@@ -1,6 +1,7 @@
 package account
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -151,6 +152,8 @@ func newBudgetSet(conn *cli.Connection) *cobra.Command {
 	var monthly, asJSON bool
 	cmd := &cobra.Command{
 		Use: "set CREDITS", Short: "Set a budget, or change it",
+		Long: `Set makes a budget, or changes the amount of one and what flags name; the rest stays.
+--enforce=false, --monthly=false and --callback= take away what it had.`,
 		Example: `  berth billing budget set 500 --monthly --callback https://example.com/budget
   berth billing budget set 20 --member bea@example.com --enforce
   berth billing budget set 5 --key ci --enforce`,
@@ -165,14 +168,14 @@ func newBudgetSet(conn *cli.Connection) *cobra.Command {
 				return err
 			}
 			b.MaxCredits = amount
-			if monthly {
-				b.Period = "month"
-			}
 			slug, keyID, userID, err := of.find(cmd, c)
 			if err != nil {
 				return err
 			}
-			b.KeyID, b.UserID = keyID, userID
+			b.KeyID, b.UserID, b.Period = keyID, userID, wire.BudgetPeriod(monthly)
+			if err := keepRest(cmd, c, slug, &b); err != nil {
+				return err
+			}
 			set, err := c.SetBudget(cmd.Context(), slug, b)
 			if err != nil {
 				return err
@@ -191,6 +194,32 @@ func newBudgetSet(conn *cli.Connection) *cobra.Command {
 	cmd.Flags().StringVar(&b.CallbackURL, "callback", "", "https `URL` that is notified at 50, 80 and 100 percent")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// keepRest completes a budget with what no flag names of the one that it replaces, so that
+// a ceiling that is raised stays a ceiling.
+func keepRest(cmd *cobra.Command, c *client.Client, slug string, b *wire.NewBudget) error {
+	all, err := c.Budgets(cmd.Context(), slug)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		known := &all[i]
+		if _, id := payerOf(known, nil, nil); id != cmp.Or(b.KeyID+b.UserID, "-") {
+			continue
+		}
+		flags := cmd.Flags()
+		if !flags.Changed("monthly") {
+			b.Period = known.Period
+		}
+		if !flags.Changed("enforce") {
+			b.Enforce = known.Enforce
+		}
+		if !flags.Changed("callback") && known.CallbackURL != nil {
+			b.CallbackURL = *known.CallbackURL
+		}
+	}
+	return nil
 }
 
 // newBudgetRemove returns the command berth billing budget remove.
