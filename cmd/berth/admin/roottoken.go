@@ -14,6 +14,7 @@ import (
 // newRootTokenRotate returns the command berth admin root-token rotate.
 func newRootTokenRotate(conn *cli.Connection) *cobra.Command {
 	var out string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Replace the root token",
@@ -38,11 +39,17 @@ rotate it again, so make one before (berth admin user create --operator).`,
 			if err != nil {
 				return errors.Join(err, undo())
 			}
+			if asJSON && out == "-" {
+				return cli.PrintJSON(cmd.OutOrStdout(), made)
+			}
 			if _, err := fmt.Fprintln(keep, made.RootToken); err != nil {
 				return fmt.Errorf("--out: %w", err)
 			}
 			if err := keep.Close(); err != nil {
 				return fmt.Errorf("--out: %w", err)
+			}
+			if asJSON {
+				return cli.PrintJSON(cmd.OutOrStdout(), cli.Done{Name: "root token", Done: "replaced"})
 			}
 			_, err = fmt.Fprintln(cmd.ErrOrStderr(), "berth: the root token was replaced")
 			return err
@@ -50,6 +57,7 @@ rotate it again, so make one before (berth admin user create --operator).`,
 	}
 	cmd.Flags().StringVar(&out, "out", "",
 		"`file` to write the token to, readable only by you; - for standard output")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: the token too, with --out -")
 	return cli.NeedFlags(cmd, "out")
 }
 

@@ -75,3 +75,19 @@ func TestRootToken(t *testing.T) {
 		t.Errorf("an existing file was written over, or the token rotated: %d times", asked)
 	}
 }
+
+// TestRotateRootTokenAsJSON prints the token as JSON only if no file has it.
+func TestRotateRootTokenAsJSON(t *testing.T) {
+	clitest.MustCluster(t, map[string]http.HandlerFunc{
+		"POST " + clitest.APIRoot + "/admin/root-token/rotate": clitest.Answer(`{"root_token":"brt_new"}`),
+	})
+	rotate := []string{"admin", "root-token", "rotate", "--json", "--out"}
+	r := execute(t, "", append(rotate, "-")...)
+	if r.Code != 0 || !strings.Contains(r.Out, `"root_token": "brt_new"`) {
+		t.Errorf("got %+v", r)
+	}
+	r = execute(t, "", append(rotate, filepath.Join(t.TempDir(), "token"))...)
+	if r.Code != 0 || strings.Contains(r.Out, "brt_new") || !strings.Contains(r.Out, `"done": "replaced"`) {
+		t.Errorf("got %+v", r)
+	}
+}
