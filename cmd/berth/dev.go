@@ -38,7 +38,8 @@ continues with it.
 DIR/cluster.json has the addresses and credentials while the cluster runs. Client
 commands in this directory find it by themselves. Each node has its configuration in
 DIR/NODE/berth.yaml and its log in DIR/NODE/node.log. A node that berth admin node
-remove took out stays out; delete DIR/NODE/data and start again to let a new one join.`,
+remove took out stays out; delete DIR/NODE/data and start again to let a new one join.
+If you rotate the root token, write the new one to DIR/root_token.`,
 		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}

@@ -20,7 +20,8 @@ func newRootTokenRotate(conn *cli.Connection) *cobra.Command {
 		Short: "Replace the root token",
 		Long: `Replace the cluster's root token. Every node refuses the one before from the next
 request on, and the new one is shown this once. The file root_token in a data
-directory keeps the first one, which opens nothing then.
+directory keeps the first one, which opens nothing then. For a cluster of berth dev,
+write the new one to DIR/root_token, from where it goes to DIR/cluster.json.
 
 If the answer is lost, nobody has the new token: a user who is an operator can
 rotate it again, so make one before (berth admin user create --operator).`,

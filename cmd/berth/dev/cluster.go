@@ -163,6 +163,12 @@ func (c *Cluster) supervise(ctx context.Context) error {
 			return nil
 		}
 		timer.Stop()
+		switch changed, err := c.plan.adoptRootToken(); {
+		case err != nil:
+			c.cfg.Logger.Error("root token not replaced", "err", err)
+		case changed:
+			admin = admin.WithToken(c.plan.RootToken)
+		}
 		if c.survey(ctx, admin) {
 			wait = surveyEvery
 		}

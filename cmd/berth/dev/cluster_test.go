@@ -164,6 +164,44 @@ func TestClusterLives(t *testing.T) {
 	}
 }
 
+// TestRootTokenRotated checks that a cluster whose root token was rotated takes the new one from its
+// directory, while it runs and when it starts, and says so where it lacks it.
+func TestRootTokenRotated(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg := dev.Config{Dir: dir, Nodes: 1, GPUs: "n1=t4", Restart: true}
+	stop := mustStart(t, cfg)
+	put("rotated", "brt_2")
+	put("root_token", "brt_2\n")
+	eventually(t, "cluster.json has the new token", func() bool { return mustState(t, dir).RootToken == "brt_2" })
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	put("rotated", "brt_3")
+	cfg.Binary = mustProgram(t)
+	cluster, err := dev.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = cluster.Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "root_token")) {
+		t.Errorf("without the new token: %v", err)
+	}
+	if err := cluster.Close(); err != nil {
+		t.Fatal(err)
+	}
+	put("root_token", "brt_3")
+	mustStart(t, dev.Config{Dir: dir, Restart: true})
+	if s := mustState(t, dir); s.RootToken != "brt_3" {
+		t.Errorf("cluster.json says %q", s.RootToken)
+	}
+}
+
 func TestNoRestart(t *testing.T) {
 	dir := t.TempDir()
 	mustStart(t, dev.Config{Dir: dir, Nodes: 2, GPUs: "n1=t4"})

@@ -120,7 +120,13 @@ func fakeAPI(dir string) http.Handler {
 		w.WriteHeader(http.StatusConflict) // As after an interrupted first start.
 		fmt.Fprint(w, `{"detail":"there is such a user","code":"conflict"}`)
 	})
-	mux.HandleFunc("GET "+root+"/admin/nodes", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET "+root+"/admin/nodes", func(w http.ResponseWriter, r *http.Request) {
+		rotated, err := os.ReadFile(filepath.Join(dir, "rotated"))
+		if err == nil && r.Header.Get("Authorization") != "Bearer "+string(rotated) {
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprint(w, `{"detail":"no","code":"unauthenticated"}`)
+			return
+		}
 		fmt.Fprint(w, fakeNodes(dir, `{"id":%q,"name":%q,"state":"up","api":"http://%s","gpus":[%s]}`, "nodes"))
 	})
 	mux.HandleFunc("GET "+root+"/admin/raft/peers", func(w http.ResponseWriter, _ *http.Request) {

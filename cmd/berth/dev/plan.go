@@ -29,7 +29,8 @@ const (
 	logFile       = "node.log"
 	dataDir       = "data"
 
-	// In the data directory of the first node.
+	// In the data directory of the first node. The directory of the cluster has the root token too
+	// once that was rotated: nobody but the caller of the rotation knows it.
 	rootFile   = "root_token"
 	recordFile = "node.json"
 )
@@ -198,6 +199,20 @@ func (p *plan) readBootstrap() error {
 	}
 	p.RootToken, p.ClusterID = strings.TrimSpace(string(token)), record.ClusterID
 	return p.save()
+}
+
+// adoptRootToken reads the root token that replaces the one of the plan, and reports whether there is one.
+func (p *plan) adoptRootToken() (changed bool, err error) {
+	text, err := os.ReadFile(p.path(rootFile))
+	token := strings.TrimSpace(string(text))
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || err == nil && (token == "" || token == p.RootToken):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("read root token: %w", err)
+	}
+	p.RootToken = token
+	return true, p.save()
 }
 
 // writeConfigs writes the berth.yaml of every node. The host bootstraps the

@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,11 @@ const keyName = "berth dev"
 // comeUp starts the nodes and returns once all are ready and cluster.json is
 // written.
 func (c *Cluster) comeUp(ctx context.Context) error {
+	if c.plan.Joined {
+		if _, err := c.plan.adoptRootToken(); err != nil {
+			return err
+		}
+	}
 	if err := c.startNodes(ctx); err != nil {
 		return err
 	}
@@ -90,7 +96,7 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 		}
 	}
 	if err := c.makeTokens(ctx, first.WithToken(c.plan.RootToken)); err != nil {
-		return err
+		return cmp.Or(c.rotated(err), err)
 	}
 	for i, n := range later {
 		// More concurrent starts would take the processors from running nodes.
@@ -223,7 +229,7 @@ func (c *Cluster) await(ctx context.Context, check func(context.Context) (string
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var node, gaveUp string
-	var err error
+	var rotated, err error
 	done := poll(limited, func() bool {
 		looking, cancel := context.WithTimeout(limited, once)
 		defer cancel()
@@ -232,9 +238,12 @@ func (c *Cluster) await(ctx context.Context, check func(context.Context) (string
 		}
 		var found bool
 		gaveUp, found = c.givenUp()
-		return found
+		rotated = c.rotated(err)
+		return found || rotated != nil
 	})
 	switch {
+	case rotated != nil:
+		return rotated
 	case gaveUp != "":
 		return c.unready(gaveUp, "ends as soon as it starts")
 	case done:
@@ -243,6 +252,15 @@ func (c *Cluster) await(ctx context.Context, check func(context.Context) (string
 		return ctx.Err()
 	}
 	return c.unready(node, fmt.Sprintf("is not ready after %s (%v)", limit, err))
+}
+
+// rotated returns what to do if an error says that the root token of a cluster was rotated, else nil.
+func (c *Cluster) rotated(err error) error {
+	if !c.plan.Joined || client.CodeOf(err) != "unauthenticated" {
+		return nil
+	}
+	return fmt.Errorf("the cluster refuses the root token that it had: write the one that replaced it to %s",
+		c.plan.path(rootFile))
 }
 
 // survey rewrites cluster.json if the cluster differs from it, and reports whether it did or
