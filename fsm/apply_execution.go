@@ -356,6 +356,10 @@ func (s *execution) finishAttempt(c command.FinishAttempt) command.Result {
 	if o.Series != nil {
 		e.AddSeries(o.Epoch, *o.Series)
 	}
+	if s.view.Format() >= format.Rotation && paidOn(&e, &o) {
+		o.Status, o.Reason = compute.StatusSystemFailure, compute.ReasonNodeLost
+		o.Detail = "the node did not reach the cluster, and stopped the code before it heard of more credits"
+	}
 	toOwn := yieldedToOwn(&a, &e, &o)
 	if toOwn && s.owe(&e, o.Duration) {
 		s.requeue(a, &e, afterPreemption(&e).owed())
@@ -378,6 +382,13 @@ func (s *execution) finishAttempt(c command.FinishAttempt) command.Result {
 	}
 	s.endAttempt(a, &e, how)
 	return command.Result{Execution: e.ID, Status: e.Status}
+}
+
+// paidOn reports whether a node that was cut off stopped code at the end of its credits, although more
+// of them had been set aside meanwhile.
+func paidOn(e *compute.Execution, o *compute.Outcome) bool {
+	return o.Reason == compute.ReasonCredits && e.Stop == compute.StopNone &&
+		(e.CreditsEnd.IsZero() || e.CreditsEnd > o.EndedAt)
 }
 
 // outputsOf returns the outputs in an outcome as a record has them.

@@ -268,6 +268,32 @@ func TestServiceCredits(t *testing.T) {
 	}
 }
 
+// TestServicePaidApart checks that a service goes on whose replica a cut-off node has stopped at the end
+// of the credits that it knew of, if more were set aside meanwhile.
+func TestServicePaidApart(t *testing.T) {
+	w := newReplicaWorld(t, 25, format.Newest)
+	id, replica := w.oneReplica()
+	for w.get(replica).CreditsEnd.IsZero() {
+		w.pass(30 * time.Second)
+		w.must(command.Tick{Term: w.term})
+	}
+	known := w.get(replica).CreditsEnd
+	w.must(command.Grant{Actor: w.root, Org: w.org, Amount: compute.Credit})
+	for w.now < known {
+		w.pass(30 * time.Second)
+		w.must(command.Tick{Term: w.term})
+	}
+	e := w.get(replica)
+	end := w.ended(replica, compute.StatusCancelled, 0)
+	end.Outcome.Duration, end.Outcome.EndedAt = w.now.Sub(e.StartedAt), w.now
+	end.Outcome.Reason = compute.ReasonCredits
+	w.must(end)
+	if parent := w.get(id); parent.Stop != compute.StopNone || parent.Status.Terminal() {
+		t.Errorf("the service is %s (%s), stop %d", parent.Status, parent.Reason, parent.Stop)
+	}
+	w.wantStatus(replica, compute.StatusQueued, compute.ReasonRetry)
+}
+
 // TestLostReplicaIsPlacedAgain requeues a replica whose node is lost: it is not ready
 // then, and it is the same execution.
 func TestLostReplicaIsPlacedAgain(t *testing.T) {
