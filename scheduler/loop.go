@@ -119,7 +119,7 @@ func (l *Loop) takeSelections(ctx context.Context, term uint64, v View) (index u
 		if taken++; taken > maxTaken || ctx.Err() != nil {
 			return index
 		}
-		profiles, detail := selection.Candidates(v.GPUTypes(), parent)
+		profiles, detail := selection.Candidates(openTypes(v, parent), parent)
 		fault.Point("scheduler.take.before")
 		i, err := l.config.Committer.TakeSelection(ctx, term, parent, profiles, detail)
 		if err != nil {
@@ -134,6 +134,25 @@ func (l *Loop) takeSelections(ctx context.Context, term uint64, v View) (index u
 		index = max(index, i)
 	}
 	return index
+}
+
+// openTypes returns the GPU types of known nodes among which a selection chooses. Types that its organization may
+// not use would take the places of others where it names none; Apply refuses them, and says so.
+func openTypes(v View, parent *compute.Execution) []string {
+	known := v.GPUTypes()
+	named := parent.Selection != nil && len(parent.Selection.GPUTypes) > 0
+	if named || len(known) <= selection.MaxCandidates {
+		return known
+	}
+	quotas := v.Quotas(parent.Org)
+	open := slices.DeleteFunc(slices.Clone(known), func(kind string) bool {
+		work := &compute.Execution{Org: parent.Org, Profile: "gpu." + kind}
+		return slices.ContainsFunc(quotas, func(q compute.Quota) bool { return q.Denied && q.AppliesTo(work) })
+	})
+	if len(open) == 0 {
+		return known // Denied since it was submitted: Apply says why none is tried.
+	}
+	return open
 }
 
 // await returns when the next step is due: a view includes index and, unless

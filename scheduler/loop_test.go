@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"berth/compute"
 	"berth/scheduler"
+	"berth/scheduler/selection"
 )
 
 // leader is a Committer over a world, with faults to switch on.
@@ -249,6 +251,27 @@ func TestLoopTakesSelections(t *testing.T) {
 		}
 		want := [][]string{{"gpu.h100", "gpu.t4"}, {"gpu.h100"}}
 		if !slices.EqualFunc(l.profiles, want, slices.Equal) {
+			t.Errorf("profiles %v, want %v", l.profiles, want)
+		}
+		_ = stop()
+	})
+}
+
+// TestLoopSparesDeniedTypes checks that GPU types which an organization may not use take no place among
+// those that a selection of it tries.
+func TestLoopSparesDeniedTypes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leader{world: newWorld(t)}
+		for i := range selection.MaxCandidates {
+			kind := fmt.Sprintf("a%d", i)
+			l.nodes = append(l.nodes, gpuNode(i+1, kind, 1))
+			l.quotas = append(l.quotas, compute.Quota{Org: parent(1).Org, Profile: "gpu." + kind, Denied: true})
+		}
+		l.nodes = append(l.nodes, gpuNode(selection.MaxCandidates+1, "t4", 1))
+		l.parents = []*compute.Execution{parent(1), parent(2, "a0", "t4")}
+		stop := l.start(t, nil)
+		elapse(5 * time.Second)
+		if want := [][]string{{"gpu.t4"}, {"gpu.a0", "gpu.t4"}}; !slices.EqualFunc(l.profiles, want, slices.Equal) {
 			t.Errorf("profiles %v, want %v", l.profiles, want)
 		}
 		_ = stop()
