@@ -3,10 +3,13 @@ package api_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -82,6 +85,40 @@ func TestOpenAnswersArePaidFor(t *testing.T) {
 		if a.status != http.StatusOK || sent != test.sent || p.asked != test.held {
 			t.Errorf("at %s credits %q is answered %d, sent as %q with %d tokens set aside, want %q with %d",
 				test.price, test.fields, a.status, sent, p.asked, test.sent, test.held)
+		}
+	}
+}
+
+// TestOpenAnswersFit asks as a payer whose answers get a limit, with a prompt that leaves room for a part of it
+// only. The engine is asked again for a shorter answer, and its last refusal is passed on.
+func TestOpenAnswersFit(t *testing.T) {
+	for _, test := range []struct {
+		room   int
+		status int
+		sent   []string
+	}{
+		{5000, http.StatusOK, []string{"4096"}},
+		{200, http.StatusOK, []string{"4096", "1024", "128"}},
+		{0, http.StatusBadRequest, []string{"4096", "1024", "128", "16"}},
+	} {
+		var sent []string
+		p := &purse{charged: make(chan openai.Usage, 1)}
+		w := newPurseWorld(t, p, 12*compute.Credit, func(answer http.ResponseWriter, req *http.Request) {
+			var body struct {
+				Most int `json:"max_tokens"`
+			}
+			err := json.NewDecoder(req.Body).Decode(&body)
+			if sent = append(sent, strconv.Itoa(body.Most)); err != nil || body.Most > test.room {
+				answer.WriteHeader(http.StatusBadRequest)
+				fmt.Fprint(answer, `{"error":{"message":"too long"}}`)
+				return
+			}
+			fmt.Fprint(answer, `{"choices":[{"text":"a"}],"usage":{"prompt_tokens":3,"completion_tokens":4}}`)
+		})
+		a := w.send("POST", edge.ModelRoot+"/chat/completions", w.adaKey, `{"model":"chat","messages":[]}`)
+		if a.status != test.status || !slices.Equal(sent, test.sent) {
+			t.Errorf("with room for %d tokens it is answered %d after %v, want %d after %v",
+				test.room, a.status, sent, test.status, test.sent)
 		}
 	}
 }

@@ -405,6 +405,10 @@ func (c *modelCall) ask(ctx context.Context, below string) (*http.Response, erro
 			body = c.asked.Addressed(body, c.model.ID)
 		}
 		answer, err := c.inferInTime(req, body)
+		if err == nil && answer.StatusCode == http.StatusBadRequest && c.asked.Shorten() {
+			answer.Body.Close()
+			continue
+		}
 		if err == nil || !c.retries(ctx, err, &tries) {
 			c.body = nil // A stream may last for long.
 			return answer, c.lostOr(err)

@@ -17,6 +17,10 @@ const (
 
 	usualContext = 32_768 // The context of an engine whose arguments do not give one.
 	lowerBy      = 8      // Once; then answers are as short as they are made.
+
+	// Limits of answers whose prompts leave no room for more.
+	fewTokens       = 128
+	briefCompletion = 16
 )
 
 // Most returns how many tokens a request can need, for an engine with these arguments: its
@@ -51,6 +55,18 @@ func (m *Body) Lower(path string, args []string) bool {
 		m.lowered = defaultCompletion
 	}
 	return true
+}
+
+// Shorten lowers a limit that Lower has set, for an engine that has refused a request with it: the prompt
+// may leave no room for such an answer. It reports false if there is no limit to lower.
+func (m *Body) Shorten() bool {
+	for _, next := range [...]int64{defaultCompletion, fewTokens, briefCompletion} {
+		if m.lowered > next {
+			m.lowered = next
+			return true
+		}
+	}
+	return false
 }
 
 // contextOf returns the longest context that the arguments of an engine allow, 0 if they do not
