@@ -112,7 +112,7 @@ func (c *modelCall) reserve(ctx context.Context, below string) (err error) {
 	a := &c.r.Caller.Actor
 	c.estimate(below)
 	payer, args := compute.Payer{Org: a.Org, User: a.User, Key: a.Key}, c.model.Inference.Args
-	for {
+	for !c.asked.Brief(below, c.model.Inference.Engine) {
 		many := min(c.asked.Longest(below, args), compute.MaxTokens/plenty) * plenty
 		if c.r.View.LacksTokens(payer, c.published.Prices.Cost(0, many).Up()) == nil || !c.asked.Lower(below, args) {
 			break

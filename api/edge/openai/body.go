@@ -40,6 +40,7 @@ type Body struct {
 	// Estimates need these fields; the engine checks them.
 	maxTokens, maxCompletion, nPredict, n, bestOf int64
 
+	given   bool  // It has max_tokens, which may be null.
 	lowered int64 // The limit of each answer that the body gets; 0 for none.
 
 	Prefix  uint64
@@ -110,6 +111,7 @@ func (m *Body) read(body []byte) error {
 		m.Prefix = h.Sum64() | 1
 	}
 	m.prompts, m.inputs = promptsOf(prompt), promptsOf(input)
+	m.given = slices.Contains(seen, "max_tokens")
 	return fault
 }
 

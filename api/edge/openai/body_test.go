@@ -163,6 +163,30 @@ func TestOpenAnswers(t *testing.T) {
 	}
 }
 
+// TestBriefAnswers names the requests without a limit to which engines make short answers.
+func TestBriefAnswers(t *testing.T) {
+	for _, test := range []struct {
+		fields, path, engine string
+		brief                bool
+	}{
+		{`"prompt":"a"`, "/completions", "vllm", true},
+		{`"prompt":"a"`, "/completions", "sglang", true},
+		{`"prompt":"a"`, "/completions", "llamacpp", false},
+		{`"prompt":"a","max_tokens":null`, "/completions", "vllm", false},
+		{`"prompt":"a","max_tokens":9`, "/completions", "vllm", false},
+		{`"messages":[]`, "/chat/completions", "vllm", false},
+	} {
+		body := []byte(`{"model":"m",` + test.fields + "}")
+		var m Body
+		if err := m.Parse(&body); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Brief(test.path, test.engine); got != test.brief {
+			t.Errorf("%s of %s: %t", test.fields, test.engine, got)
+		}
+	}
+}
+
 // TestMost holds that no more tokens are used than are reserved for a prompt, whatever it is made
 // of, and that what is known to be less is reserved as less.
 func TestMost(t *testing.T) {

@@ -69,6 +69,12 @@ func (m *Body) Shorten() bool {
 	return false
 }
 
+// Brief reports whether an engine limits the answers of a request that does not: vLLM and SGLang continue a
+// text by 16 tokens then, as OpenAI does. Null is no limit to them.
+func (m *Body) Brief(path, engine string) bool {
+	return path == "/completions" && !m.given && m.limit() == 0 && (engine == "vllm" || engine == "sglang")
+}
+
 // contextOf returns the longest context that the arguments of an engine allow, 0 if they do not
 // say.
 func contextOf(args []string) (most int64) {
