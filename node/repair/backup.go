@@ -28,7 +28,7 @@ func NotInBackup() []string {
 	return []string{
 		"the master key (DATA_DIR/keys/master.key), which unseals what the state holds sealed",
 		"the keys of the certificate authority and of gossip (DATA_DIR/pki, DATA_DIR/keys)",
-		"the root token (DATA_DIR/root_token); the state holds its hash",
+		"the root token (DATA_DIR/root_token until it is rotated); the state holds its hash",
 		"bundles over 16 KiB and archives of old executions (DATA_DIR/blobs), and what executions wrote (DATA_DIR/logs)",
 	}
 }
