@@ -129,6 +129,8 @@ func (s *quota) checkQuota(q *compute.Quota) *compute.Error {
 	case !replaces && s.countQuotas(q.Org) >= maxQuotas:
 		return compute.Errorf(compute.CodeForbidden,
 			"the organization has %d quotas, which is the limit", maxQuotas).Named("too_many_quotas")
+	case replaces: // Its hardware may be gone, with its price.
+		return nil
 	}
 	return s.view.checkQuotaProfile(q.Profile)
 }
@@ -140,12 +142,11 @@ func (v *View) checkQuotaProfile(name string) *compute.Error {
 		return nil
 	}
 	p, err := compute.ParseProfile(name)
-	_, _, priced := v.PriceOf(p.GPUType)
 	switch {
 	case err != nil || p.String() != name || p.GPUType == compute.AnyGPU:
 		return compute.Errorf(compute.CodeInvalid, "hardware_profile is the name of a hardware profile such as "+
 			"gpu.h100, for all its sizes, or gpu.h100.8x, not %q", name).Named("unknown_profile")
-	case p.IsGPU() && !priced:
+	case p.IsGPU() && !v.knowsType(p.GPUType):
 		why := "no node has GPUs of type \"" + p.GPUType + "\"" + v.suggestion(p.GPUType)
 		return resolver{v}.unknownProfile(why, "unknown_profile")
 	}

@@ -231,6 +231,22 @@ func TestQuotaOfAKeyGoesWithIt(t *testing.T) {
 	}
 }
 
+// TestQuotaOutlivesItsHardware checks that the quota of a hardware profile can be changed and removed once no
+// node has such hardware and nothing prices it.
+func TestQuotaOutlivesItsHardware(t *testing.T) {
+	w := newestWorld(t)
+	w.must(command.SetPrices{Actor: w.root, Prices: map[string]compute.Price{"x1": 7}})
+	w.profile("gpu.x1", compute.Quota{Denied: true})
+	w.must(command.RemovePrice{Actor: w.root, Name: "x1"})
+	w.profile("gpu.x1", compute.Quota{Concurrent: 1})
+	w.profile("gpu.x1", compute.Quota{})
+	if got := w.view().Quotas(w.org); len(got) != 1 {
+		t.Errorf("the quotas are %+v", got)
+	}
+	again := command.SetQuota{Actor: w.root, Quota: compute.Quota{Org: w.org, Profile: "gpu.x1", Denied: true}}
+	w.refused(again, compute.CodeInvalid, "unknown_profile")
+}
+
 // TestQuotaOutlivesItsKey checks that the work of a deleted key keeps to its quota while it waits
 // and runs, that an operator may change it, and that it goes with the last of the work.
 func TestQuotaOutlivesItsKey(t *testing.T) {
