@@ -218,3 +218,43 @@ func (w *world) modelCodes() (codes []string) {
 	}
 	return codes
 }
+
+// behindModels answers only requests that see what was acknowledged after their second try.
+type behindModels struct {
+	engineModels
+
+	change func() // An acknowledged write.
+	tries  int
+	from   uint64 // The first view with the change.
+}
+
+func (m *behindModels) Infer(
+	view *fsm.View, _ *compute.Execution, _ *http.Request, _ []byte, _ uint64, _ *int,
+) (*http.Response, error) {
+	if m.tries++; m.tries == 2 {
+		m.from = view.Index() + 1
+		m.change()
+	}
+	if m.tries > 2 && view.Index() >= m.from {
+		return &http.Response{
+			StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}}, ContentLength: 2,
+			Body: io.NopCloser(strings.NewReader("{}")),
+		}, nil
+	}
+	return nil, compute.Errorf(compute.CodeUnavailable, "No replica answered.").Named("replica_failed")
+}
+
+// TestRetriesSeeNewReplicas holds that each try of a request sees the state of its time: a
+// replica that ended is found to have ended, and the one after it to be ready.
+func TestRetriesSeeNewReplicas(t *testing.T) {
+	models := &behindModels{}
+	w := newWorld(t, func(c *handler.Config) { c.Models, c.Stopwatch = models, time.Now })
+	w.upgrade()
+	id := w.deploy()
+	models.change = func() { w.addNode(7, "a100") }
+	answer := w.send(http.MethodPost, edge.ModelRoot+"/chat/completions", w.adaKey,
+		`{"model":"`+id.String()+`","messages":[]}`)
+	if answer.status != http.StatusOK || models.tries != 3 {
+		t.Errorf("the answer to try %d is %d: %s", models.tries, answer.status, answer.body)
+	}
+}

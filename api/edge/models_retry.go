@@ -39,7 +39,7 @@ func (c *modelCall) retries(ctx context.Context, err error, tries *int) bool {
 	if *tries > 1 && !loop.Sleep(ctx, retryPause) {
 		return false
 	}
-	return c.renew() == nil //nolint:contextcheck // It lives as the server does.
+	return c.readNow() == nil //nolint:contextcheck // It lives as the server does.
 }
 
 // isKept reports whether a request was sent to no replica, because some have failed with it
