@@ -30,7 +30,8 @@ func TestExecutionFromFollower(t *testing.T) {
 	account := c.MustAccount("acme")
 	api := nodetest.MustClient(t, account.Key, follower.URL())
 
-	code := "import os, sys\nprint('hello from', os.environ['BERTH_GPU_TYPE'])\nprint('warned', file=sys.stderr)\nsys.exit(3)\n"
+	code := "import os, sys\nsys.stdout.write('hello from ' + os.environ['BERTH_GPU_TYPE'] + '\\n')\n" + // In one piece.
+		"print('warned', file=sys.stderr)\nsys.exit(3)\n"
 	started, err := api.Submit(t.Context(), client.Start{Code: code, ExecutionType: "a100", Timeout: 60})
 	if err != nil {
 		t.Fatal(err)

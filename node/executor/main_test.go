@@ -28,7 +28,7 @@ import (
 )
 
 // patience is the time limit of every wait, enough for a busy machine.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // state is a Source, a Reporter and Bundles: a minimal cluster for an executor.
 type state struct {
@@ -255,7 +255,7 @@ func (n *node) newWork(bundle compute.Bundle) compute.Work {
 	return compute.Work{
 		Attempt: &compute.Attempt{Execution: id, Epoch: 1, Node: n.cfg.Node, PlaceIndex: 1},
 		Execution: &compute.Execution{
-			ID: id, Status: compute.StatusStarting, Timeout: time.Minute, DisconnectGrace: 10 * time.Minute,
+			ID: id, Status: compute.StatusStarting, Timeout: patience, DisconnectGrace: 10 * time.Minute,
 			Network: compute.NetworkNone,
 			Request: compute.Request{VCPUMilli: 1000, MemoryMiB: 512},
 			Bundle:  compute.BundleRef{Size: int64(len(data)), Inline: data},

@@ -19,7 +19,7 @@ import (
 // value names the helper's work.
 const helper = "BERTH_TEST_HELPER"
 
-const patience = 30 * time.Second
+const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(helper) {

@@ -24,7 +24,7 @@ import (
 // sandbox. Its value names the program's work.
 const program = "BERTH_TEST_PROGRAM"
 
-const patience = 30 * time.Second
+const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == waitingMark {
