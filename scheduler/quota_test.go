@@ -102,6 +102,51 @@ func TestHardwareQuotas(t *testing.T) {
 	s.waits(want)
 }
 
+// TestForecastCountsHardwareQuotas holds that work which accepts several types is not said to start
+// on one whose quota is used up or denied, and that what it gets there counts.
+func TestForecastCountsHardwareQuotas(t *testing.T) {
+	const soon, long = time.Minute, 10 * time.Hour
+	for name, test := range map[string]struct {
+		quotas []compute.Quota
+		soon   []bool // Whether each one that waits is to start at once.
+	}{
+		"no quota":                 {nil, []bool{true, true, true}},
+		"one at once":              {[]compute.Quota{{Profile: "gpu.t4", Concurrent: 1}}, []bool{false, false, false}},
+		"two at once":              {[]compute.Quota{{Profile: "gpu.t4", Concurrent: 2}}, []bool{true, false, false}},
+		"GPUs":                     {[]compute.Quota{{Profile: "gpu.t4", MilliGPU: 3000}}, []bool{true, true, false}},
+		"of a size":                {[]compute.Quota{{Profile: "gpu.t4.2x", Concurrent: 1}}, []bool{true, true, true}},
+		"denied":                   {[]compute.Quota{{Profile: "gpu.t4", Denied: true}}, []bool{false, false, false}},
+		"the other one is limited": {[]compute.Quota{{Profile: "gpu.h100", Concurrent: 1}}, []bool{true, true, true}},
+		"each is limited": {
+			[]compute.Quota{{Profile: "gpu.h100", MilliGPU: 1000}, {Profile: "gpu.t4", Concurrent: 3}}, []bool{true, true, false},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSimulation(t, []string{"t4", "t4", "t4", "t4"}, []string{"h100"})
+			s.must(command.SetFormat{Term: 1, Format: format.Newest})
+			s.submit("t4", limited(long))
+			s.submit("h100", limited(long))
+			s.pack()
+			for _, q := range test.quotas {
+				q.Org = s.actor.Org
+				s.must(command.SetQuota{
+					Op: command.Op{ID: compute.OpID{UUID: s.uuid()}}, Actor: command.Actor{Root: true}, Quota: q,
+				})
+			}
+			for i, want := range test.soon {
+				id := s.submit("any", limited(long), func(e *compute.Execution) {
+					e.GPUTypes = []compute.AcceptedType{{Type: "h100"}, {Type: "t4"}}
+				})
+				all := forecast.EstimateQueue(s.machine.View())
+				got := forecast.Estimate(s.machine.View(), id, all)
+				if got == nil || (got.P50 < soon) != want || (got.P90 < soon) != want {
+					t.Errorf("the estimate of number %d is %+v, want soon: %v", i, got, want)
+				}
+			}
+		})
+	}
+}
+
 // TestQuotaPromisesNothingToWhatAnotherRefuses: an execution that waits for a place
 // among the attempts of its key delays no others, and its reason says so.
 func TestQuotaPromisesNothingToWhatAnotherRefuses(t *testing.T) {

@@ -30,13 +30,16 @@ const (
 // quote so far. The quote is an answer, not a plan: Berth never moves running
 // attempts by itself.
 func Defragment(ctx context.Context, v View, e *compute.Execution) *compute.Quote {
-	for _, q := range v.Quotas(e.Org) {
-		if q.AppliesTo(e) && q.Refuses(v.Load(q), e) != compute.ReasonNone {
-			return nil
+	refused := func(placed *compute.Execution) compute.Reason {
+		for _, q := range v.Quotas(e.Org) {
+			if why := q.Refuses(v.Load(q), placed); q.AppliesTo(placed) && why != compute.ReasonNone {
+				return why
+			}
 		}
+		return compute.ReasonNone
 	}
-	request, refused := undenied(v, e)
-	if refused != compute.ReasonNone {
+	request, why := e.Narrowed(refused)
+	if why != compute.ReasonNone || refused(e) != compute.ReasonNone {
 		return nil
 	}
 	open := *e

@@ -41,12 +41,18 @@ type simulation struct {
 
 // queued is one execution of the queue.
 type queued struct {
+	id      compute.ExecutionID
+	times   *runTimes
+	options []option // The preferred first; none if its organization may use no hardware that it accepts.
+}
+
+// option is a way in which an execution may start. Most have one. An execution of several GPU types has
+// one for those that no quota of a hardware profile limits, and one for each of the others.
+type option struct {
 	running
 
-	id     compute.ExecutionID
 	number int  // Number of its shape.
 	over   bool // A quota was used up at the last check.
-	denied bool // Its organization may use no hardware that it accepts.
 }
 
 // running is an execution that holds capacity, or will.
@@ -104,18 +110,63 @@ func newSimulation(v View) *simulation {
 		if len(s.queue) == MaxEstimated {
 			break
 		}
-		request, refused := undenied(v, e)
-		w := queued{id: e.ID, denied: refused != compute.ReasonNone, running: running{
-			seed: seedOf(e.ID), quotas: s.quotasOf(v, e), held: e.Request.HeldMilliGPU(),
-			shape: s.kinds.Shape(&request), times: past.of(e), limit: e.Timeout.Milliseconds(), leaves: never,
-		}}
-		if _, known := s.shapes[w.shape]; !known {
-			s.shapes[w.shape] = len(s.shapes)
-		}
-		w.number = s.shapes[w.shape]
-		s.queue = append(s.queue, w)
+		s.queue = append(s.queue, s.queued(v, e, past.of(e)))
 	}
 	return s
+}
+
+// queued returns e, which waits.
+func (s *simulation) queued(v scheduler.View, e *compute.Execution, times *runTimes) queued {
+	w := queued{id: e.ID, times: times}
+	for _, one := range s.waysOf(v, e) {
+		o := option{running: running{
+			seed: seedOf(e.ID), quotas: one.quotas, held: e.Request.HeldMilliGPU(),
+			shape: s.kinds.Shape(&one.request), times: times, limit: e.Timeout.Milliseconds(), leaves: never,
+		}}
+		if _, known := s.shapes[o.shape]; !known {
+			s.shapes[o.shape] = len(s.shapes)
+		}
+		o.number = s.shapes[o.shape]
+		w.options = append(w.options, o)
+	}
+	return w
+}
+
+// way is a request for an execution, and the quotas that count the execution then.
+type way struct {
+	request compute.Request
+	quotas  []int
+}
+
+// waysOf returns the requests that e could start with, the cheapest first.
+func (s *simulation) waysOf(v scheduler.View, e *compute.Execution) []way {
+	own := s.quotasOf(v, e)
+	if !e.AnyOf() || e.Request.GPUType != "" {
+		return []way{{e.Request, own}}
+	}
+	var out []way
+	unlimited := -1 // The way of the types that no quota of a hardware profile counts.
+	for _, name := range e.Request.AnyOf {
+		placed := *e
+		if !placed.Take(name) {
+			continue
+		}
+		quotas := s.quotasOf(v, &placed)
+		switch limited := len(quotas) > len(own); {
+		case slices.ContainsFunc(quotas, func(i int) bool { return s.quotas[i].Denied }):
+			continue
+		case !limited && unlimited >= 0:
+			r := &out[unlimited].request
+			r.AnyOf = append(r.AnyOf, name)
+			continue
+		case !limited:
+			unlimited = len(out)
+		}
+		one := way{e.Request, quotas}
+		one.request.AnyOf = []string{name}
+		out = append(out, one)
+	}
+	return out
 }
 
 // quotasOf returns the quotas that count e.
@@ -180,7 +231,10 @@ func (s *simulation) begin(round uint64) {
 	s.starts, s.waiting = make([]int64, len(s.queue)), make([]int, len(s.queue))
 	s.placed = make([]running, len(s.queue))
 	for i := range s.queue {
-		s.starts[i], s.waiting[i], s.queue[i].over = never, i, false
+		s.starts[i], s.waiting[i] = never, i
+		for o := range s.queue[i].options {
+			s.queue[i].options[o].over = false
+		}
 	}
 }
 
@@ -212,62 +266,55 @@ func (s *simulation) left(node int) *capacity.Node {
 // and it fits.
 func (s *simulation) start(i int, at int64, first, last int) bool {
 	w := &s.queue[i]
-	if w.over {
-		first, last = 0, len(s.now) // It was not offered the capacity of other nodes.
-	} else if s.failed[w.number] {
-		return false
-	}
-	if w.over = s.over(w); w.over {
-		return false
-	}
-	for n := first; n < last; n++ {
-		free := s.left(n)
-		if !free.Fits(&w.shape) {
+	for o := range w.options {
+		node, devices := s.place(&w.options[o], first, last)
+		if node < 0 {
 			continue
 		}
-		r := w.running
-		r.node, r.devices = n, bestFit(free, &w.shape)
-		s.now[n].Take(&r.shape, r.devices)
-		if s.unclaimed[n] != nil {
+		r := w.options[o].running
+		r.node, r.devices = node, devices
+		s.now[node].Take(&r.shape, r.devices)
+		if free := s.unclaimed[node]; free != nil {
 			free.Take(&r.shape, r.devices)
 		}
 		s.count(&r, 1)
 		s.starts[i], s.placed[i] = at, r
 		s.ends.push(end{at + r.times.draw(mix(r.seed^s.round), r.limit, 0), -i - 1})
-		s.claims[r.shape.GPUType] = slices.DeleteFunc(s.claims[r.shape.GPUType], func(c claim) bool { return c.queued == i })
+		for o := range w.options {
+			kind := w.options[o].shape.GPUType
+			s.claims[kind] = slices.DeleteFunc(s.claims[kind], func(c claim) bool { return c.queued == i })
+		}
 		return true
 	}
-	s.failed[w.number] = true
 	return false
 }
 
-// undenied returns the request of e without the GPU types that its organization may not use.
-// Limits of hardware profiles count for executions of one type only: which one the others get is
-// open until they start.
-func undenied(v scheduler.View, e *compute.Execution) (compute.Request, compute.Reason) {
-	if !e.AnyOf() {
-		return e.Request, compute.ReasonNone // Its quotas say whether it is denied.
+// place returns one of the nodes that has capacity for an option, and its devices; -1 if none has,
+// or a quota is used up.
+func (s *simulation) place(o *option, first, last int) (node int, devices []int) {
+	if o.over {
+		first, last = 0, len(s.now) // It was not offered the capacity of other nodes.
+	} else if s.failed[o.number] {
+		return -1, nil
 	}
-	quotas := v.Quotas(e.Org)
-	return e.Narrowed(func(placed *compute.Execution) compute.Reason {
-		for i := range quotas {
-			if quotas[i].Denied && quotas[i].AppliesTo(placed) {
-				return compute.ReasonProfileDenied
-			}
+	if o.over = s.over(o); o.over {
+		return -1, nil
+	}
+	for n := first; n < last; n++ {
+		if free := s.left(n); free.Fits(&o.shape) {
+			return n, bestFit(free, &o.shape)
 		}
-		return compute.ReasonNone
-	})
+	}
+	s.failed[o.number] = true
+	return -1, nil
 }
 
-// over reports whether a quota of w is used up.
-func (s *simulation) over(w *queued) bool {
-	if w.denied {
-		return true
-	}
-	for _, i := range w.quotas {
+// over reports whether a quota of o is used up.
+func (s *simulation) over(o *option) bool {
+	for _, i := range o.quotas {
 		q, used := &s.quotas[i], &s.used[i]
 		if q.Denied || q.Concurrent > 0 && used.Attempts >= q.Concurrent ||
-			q.MilliGPU > 0 && used.MilliGPU+w.held > q.MilliGPU {
+			q.MilliGPU > 0 && used.MilliGPU+o.held > q.MilliGPU {
 			return true
 		}
 	}
@@ -288,26 +335,33 @@ const maxClaims = 4
 
 // claim withholds the capacity that a blocked execution waits for from those
 // behind it. The first blocked executions of a type claim the nodes where the
-// least is missing.
+// least is missing. An execution has a claim for one of its options.
 func (s *simulation) claim(i int) {
 	w := &s.queue[i]
-	if w.over {
-		return
+	for o := range w.options {
+		if one := &w.options[o]; !one.over && s.claimFor(i, &one.shape) {
+			return
+		}
 	}
-	all := s.claims[w.shape.GPUType]
+}
+
+// claimFor has an execution claim a node for a shape, and reports whether it could.
+func (s *simulation) claimFor(i int, shape *capacity.Shape) bool {
+	all := s.claims[shape.GPUType]
 	at := slices.IndexFunc(all, func(c claim) bool { return c.queued == i })
 	if at < 0 {
-		if len(all) > 0 && (w.shape.GPUs < 2 || len(all) == maxClaims) {
-			return
+		if len(all) > 0 && (shape.GPUs < 2 || len(all) == maxClaims) {
+			return false
 		}
-		node := s.nearest(&w.shape)
+		node := s.nearest(shape)
 		if node < 0 {
-			return
+			return false
 		}
 		at, all = len(all), append(all, claim{i, node})
-		s.claims[w.shape.GPUType] = all
+		s.claims[shape.GPUType] = all
 	}
-	s.unclaimed[all[at].node] = without(s.left(all[at].node), &w.shape)
+	s.unclaimed[all[at].node] = without(s.left(all[at].node), shape)
+	return true
 }
 
 // nearest returns the node where the least is missing for q, -1 for none. Claims of
