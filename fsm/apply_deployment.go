@@ -173,8 +173,45 @@ func (s *deployment) resumeDeployment(c command.ResumeDeployment) command.Result
 	if parent.Deployment.State != compute.DeploymentPaused {
 		return command.Result{Repeat: true, Execution: parent.ID, Status: parent.Status, Count: parent.Service.Replicas}
 	}
+	if refusal := s.view.admitResume(&parent); refusal != nil {
+		return command.Result{Refusal: refusal}
+	}
 	s.enter(&parent, compute.DeploymentActive, parent.Deployment.First())
 	return command.Result{Execution: parent.ID, Status: parent.Status, Count: parent.Service.Replicas}
+}
+
+// admitResume refuses to resume a deployment whose replicas could get no place whatever else
+// ends: its organization may not use their hardware, or a quota is smaller than a replica.
+func (v *View) admitResume(parent *compute.Execution) *compute.Error {
+	if v.Format() < format.Rotation {
+		return nil
+	}
+	if refusal := v.admitHardware(parent); refusal != nil {
+		return refusal
+	}
+	_, why := parent.Narrowed(v.overAnyLoad)
+	if !parent.AnyOf() {
+		why = v.overAnyLoad(parent)
+	}
+	if why == compute.ReasonNone {
+		return nil
+	}
+	return compute.Errorf(compute.CodeForbidden, "a quota allows the organization, its key, its tag or the hardware "+
+		"profile fewer GPUs than a replica of the deployment needs: ask the operator").Named(why.String())
+}
+
+// CheckReplicas returns the error for a request to a deployment of which no replica has a place
+// and none can get one; nil while it makes sense to wait.
+func (v *View) CheckReplicas(parent *compute.Execution) error {
+	for _, slot := range parent.Service.Slots {
+		if e, ok := v.executions.Get(slot.Replica); ok && holds(e) && e.Stop == compute.StopNone {
+			return nil
+		}
+	}
+	if refusal := v.admitResume(parent); refusal != nil {
+		return refusal
+	}
+	return nil
 }
 
 // enter stores a deployment with another state and another number of replicas. One

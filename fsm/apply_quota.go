@@ -257,18 +257,29 @@ func (v *quotaTables) Load(q compute.Quota) compute.Load {
 
 // overQuota returns why e may not get a place now, ReasonNone when it may.
 func (s *quota) overQuota(e *compute.Execution) compute.Reason {
+	return s.view.overQuotaAt(e, s.view.Load)
+}
+
+// overAnyLoad returns why e could not get a place if nothing else had one, ReasonNone when it
+// could.
+func (v *View) overAnyLoad(e *compute.Execution) compute.Reason {
+	return v.overQuotaAt(e, func(compute.Quota) compute.Load { return compute.Load{} })
+}
+
+// overQuotaAt returns why e may not get a place beside the loads of its quotas.
+func (v *View) overQuotaAt(e *compute.Execution, load func(compute.Quota) compute.Load) compute.Reason {
 	for _, at := range scopesOf(e) {
-		q, ok := s.view.quotas.Get(at)
+		q, ok := v.quotas.Get(at)
 		own := compute.Quota{Org: at.org, Key: at.key, Tag: at.tag, Profile: at.profile}
 		if ok {
 			own = *q
 		}
 		if at == (scope{org: e.Org}) {
-			own = s.view.complete(own)
+			own = v.complete(own)
 		} else if !ok {
 			continue
 		}
-		if why := own.Refuses(s.view.Load(own), e); why != compute.ReasonNone {
+		if why := own.Refuses(load(own), e); why != compute.ReasonNone {
 			return why
 		}
 	}

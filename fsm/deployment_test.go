@@ -304,3 +304,83 @@ func TestUnpaidStart(t *testing.T) {
 		}
 	}
 }
+
+// TestResumeWithinQuotas resumes a deployment only if its organization may use the hardware of its
+// replicas and each quota that counts one is large enough for it, whatever has a place already.
+func TestResumeWithinQuotas(t *testing.T) {
+	key := compute.KeyID{UUID: compute.UUID{9}}
+	h100s := anyOf("h100", "t4")
+	for name, test := range map[string]struct {
+		profile string
+		change  func(*compute.Execution)
+		quotas  []compute.Quota
+		want    string // The code of the refusal, "" for none.
+	}{
+		"no quota":                {"t4.2x", nil, nil, ""},
+		"denied":                  {"t4.2x", nil, []compute.Quota{{Profile: "gpu.t4", Denied: true}}, "profile_denied"},
+		"another size denied":     {"t4.2x", nil, []compute.Quota{{Profile: "gpu.t4.4x", Denied: true}}, ""},
+		"organization too small":  {"t4.2x", nil, []compute.Quota{{MilliGPU: 1999}}, "quota_gpus"},
+		"organization used up":    {"t4.2x", nil, []compute.Quota{{MilliGPU: 2000, Concurrent: 1}}, ""},
+		"tag too small":           {"t4.2x", tagged("red"), []compute.Quota{{Tag: "red", MilliGPU: 1000}}, "quota_gpus"},
+		"another tag too small":   {"t4.2x", tagged("red"), []compute.Quota{{Tag: "blue", MilliGPU: 1000}}, ""},
+		"key too small":           {"t4.2x", nil, []compute.Quota{{Key: key, MilliGPU: 1000}}, "quota_gpus"},
+		"profile too small":       {"t4.2x", nil, []compute.Quota{{Profile: "gpu.t4", MilliGPU: 1000}}, "quota_gpus"},
+		"one of two types denied": {"any.2x", h100s, []compute.Quota{{Profile: "gpu.t4", Denied: true}}, ""},
+		"both types denied": {
+			"any.2x", h100s,
+			[]compute.Quota{{Profile: "gpu.t4", Denied: true}, {Profile: "gpu.h100", Denied: true}},
+			"profile_denied",
+		},
+		"one denied and one too small": {
+			"any.2x", h100s,
+			[]compute.Quota{{Profile: "gpu.t4", Denied: true}, {Profile: "gpu.h100", MilliGPU: 1000}},
+			"quota_gpus",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newestWorld(t)
+			w.offerEcho()
+			w.must(command.CreateKey{Actor: w.ada, Key: compute.Key{ID: key, Lookup: "0123456789"}})
+			w.ada.Key = key
+			c := w.deploymentCommand()
+			c.Execution.Profile = test.profile
+			or(test.change)(&c.Execution)
+			id := w.must(c).Execution
+			w.must(command.ScaleDeployment{Term: w.term, Deployment: id, Since: w.get(id).Deployment.ChangedAt})
+			w.place("n3", w.submit("t4.2x", or(test.change))) // Its end would make room.
+			for _, q := range test.quotas {
+				q.Org = w.org
+				w.quota(q)
+			}
+			resume := command.ResumeDeployment{Deployment: id}
+			if check := w.view().CheckReplicas(w.get(id)); (check != nil) != (test.want != "") {
+				t.Errorf("the request is checked with %v", check)
+			}
+			if test.want == "" {
+				w.must(resume)
+				w.mustBe(id, compute.DeploymentActive, 1)
+				return
+			}
+			w.refused(resume, compute.CodeForbidden, test.want)
+			w.mustBe(id, compute.DeploymentPaused, 0)
+		})
+	}
+}
+
+// TestDeniedReplicas waits for a replica that has a place although its hardware is denied, and not
+// for one that can get none.
+func TestDeniedReplicas(t *testing.T) {
+	w := newestWorld(t)
+	id := w.deployment()
+	w.reconcile(id)
+	w.profile("cpu", compute.Quota{Denied: true})
+	if err := w.view().CheckReplicas(w.get(id)); compute.CodeOf(err) != compute.CodeForbidden {
+		t.Errorf("a replica that waits: %v", err)
+	}
+	w.profile("cpu", compute.Quota{})
+	w.place("n3", w.replica(id, 1))
+	w.profile("cpu", compute.Quota{Denied: true})
+	if err := w.view().CheckReplicas(w.get(id)); err != nil {
+		t.Errorf("a replica that starts: %v", err)
+	}
+}
