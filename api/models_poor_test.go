@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -57,4 +58,39 @@ func TestPoorClientsResumeNothing(t *testing.T) {
 	w.must(command.ScaleDeployment{Term: 1, Deployment: id, Since: e.Deployment.ChangedAt})
 	models.unready.Store(true)
 	check(compute.DeploymentPaused)
+}
+
+// TestDeniedClientsResumeNothing asks a paused deployment whose replicas can get no hardware: the
+// answer comes at once with the code of a create, no replica is asked for, and callers of a
+// published model do not learn what hardware its organization may use.
+func TestDeniedClientsResumeNothing(t *testing.T) {
+	models := new(engineModels)
+	w := newWorld(t, func(c *handler.Config) {
+		c.Models, c.Tokens, c.Stopwatch = models, new(purse), time.Now
+		c.ModelLimits = edge.ModelLimits{InFlight: 1, ResumeWait: time.Second}
+	})
+	w.upgrade()
+	root, id := command.Actor{Root: true}, w.deploy()
+	w.must(command.SetModel{Actor: root, ID: "chat", Deployment: id})
+	e, _ := w.machine.View().AnyExecution(id)
+	w.must(command.ScaleDeployment{Term: 1, Deployment: id, Since: e.Deployment.ChangedAt})
+	models.unready.Store(true)
+	w.must(command.SetQuota{Actor: root, Quota: compute.Quota{Org: e.Org, Profile: "cpu", Denied: true}})
+	w.saw = func(cmd command.Command) {
+		if _, resumes := cmd.(command.ResumeDeployment); resumes {
+			t.Error("it is resumed")
+		}
+	}
+	for _, ask := range []struct {
+		model, key string
+		says       bool
+	}{{id.String(), w.adaKey, true}, {"chat", w.adaKey, false}, {"chat", w.bobKey, false}} {
+		a := w.send("POST", edge.ModelRoot+"/chat/completions", ask.key, `{"model":"`+ask.model+`","messages":[]}`)
+		if a.status != 403 || modelCode(a) != "profile_denied" || strings.Contains(string(a.body), "may not use cpu") != ask.says {
+			t.Errorf("%s: %d %s", ask.model, a.status, a.body)
+		}
+	}
+	if e, _ = w.machine.View().AnyExecution(id); e.Deployment.State != compute.DeploymentPaused {
+		t.Errorf("the deployment is %s", e.Deployment.State)
+	}
 }

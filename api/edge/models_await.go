@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"berth/api/edge/openai"
@@ -26,12 +27,12 @@ func (c *modelCall) await(ctx context.Context, below string) error {
 	limited, cancel := context.WithTimeout(ctx, c.readyWait())
 	defer cancel()
 	for resumed := false; ; {
-		if err := c.claim(ctx, below); err != nil {
+		if err := c.claimStart(ctx, below); err != nil {
 			return err
 		}
 		switch state := c.model.Deployment.State; {
 		case state == compute.DeploymentPaused && !resumed:
-			if _, _, err := c.cfg.Proposer.Propose(limited, command.ResumeDeployment{Deployment: c.model.ID}); err != nil {
+			if err := c.resume(limited); err != nil {
 				return err
 			}
 			resumed = true
@@ -48,6 +49,12 @@ func (c *modelCall) await(ctx context.Context, below string) error {
 		}
 		c.r.View = view
 	}
+}
+
+// resume starts the deployment, which is paused.
+func (c *modelCall) resume(ctx context.Context) error {
+	_, _, err := c.cfg.Proposer.Propose(ctx, command.ResumeDeployment{Deployment: c.model.ID})
+	return c.refusedStart(err)
 }
 
 // claim finds the model, sets aside what the request may cost, and counts the request. A
@@ -67,6 +74,43 @@ func (c *modelCall) claim(ctx context.Context, below string) error {
 		c.answered, c.done = c.cfg.Models.Count(c.model.ID, c.cfg.Stopwatch)
 	}
 	return nil
+}
+
+// claimStart is claim for a model that may have to start.
+func (c *modelCall) claimStart(ctx context.Context, below string) error {
+	if err := c.claim(ctx, below); err != nil {
+		return err
+	}
+	return c.startable() //nolint:contextcheck // A newer view is read as the server lives.
+}
+
+// startable refuses a request for which no replica can start: it would wait in vain.
+func (c *modelCall) startable() error {
+	err := c.r.View.CheckReplicas(c.model)
+	if err == nil {
+		return nil
+	}
+	if c.r.stale { // It may have been allowed meanwhile.
+		if err := c.renew(); err != nil {
+			return err
+		}
+		if c.find(c.asked.Model); c.model == nil {
+			return c.unknown(c.asked.Model)
+		}
+		err = c.r.View.CheckReplicas(c.model)
+	}
+	return c.refusedStart(err)
+}
+
+// refusedStart returns the error for a deployment that may not start. Callers of a published model
+// do not learn what hardware its organization may use.
+func (c *modelCall) refusedStart(err error) error {
+	refusal, is := errors.AsType[*compute.Error](err)
+	if c.published == nil || !is || refusal.Code != compute.CodeForbidden {
+		return err
+	}
+	return compute.Errorf(refusal.Code, "The model cannot start: the quotas of its publisher allow no replica.").
+		Named(refusal.Detail)
 }
 
 // find sets the deployment that a request names as its model, by the id of a published
