@@ -235,7 +235,7 @@ func (g *signups) userOf(r *edge.Request, who compute.Identity) (*compute.User, 
 	if known, ok := r.View.UserBySubject(who.Subject); ok {
 		return known, nil
 	}
-	if who.Email == "" || !who.EmailVerified {
+	if !who.EmailVerified || compute.BadName(who.Email) != "" {
 		return nil, compute.Errorf(compute.CodeForbidden,
 			"The identity provider does not vouch for an email address of yours.").Named("email_not_verified")
 	}
@@ -261,6 +261,9 @@ func (g *signups) userOf(r *edge.Request, who compute.Identity) (*compute.User, 
 	if _, exists := r.View.OrgBySlug(join); join != "" && !exists {
 		return nil, compute.Errorf(compute.CodeUnavailable,
 			"The organization %q that new people join does not exist: the operator makes it.", join).Named("org_unknown")
+	}
+	if compute.BadName(who.Name) != "" {
+		who.Name = ""
 	}
 	return g.create(r, compute.User{Email: who.Email, FullName: who.Name, Subject: who.Subject}, "", join)
 }

@@ -119,3 +119,6 @@ type Grant struct {
 	Credits compute.Credits `json:"credits" required:"true" gt:"0"`
 	Reason  string          `json:"reason" maxlen:"255"`
 }
+
+// Check holds the rules that tags cannot say.
+func (g *Grant) Check(f *Faults) { checkName(f, g.Reason, "body", "reason") }

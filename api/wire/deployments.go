@@ -22,6 +22,7 @@ type DeploymentCreate struct {
 
 // Check holds the rules that tags cannot say.
 func (d *DeploymentCreate) Check(f *Faults) {
+	checkName(f, d.Name, "body", "name")
 	if !(d.TargetRPS > 0 && d.TargetRPS <= 1e6) {
 		f.Value("target_rps is above 0 and at most 1,000,000", "body", "target_rps")
 	}

@@ -85,6 +85,7 @@ func (s *ImageStart) Check(f *Faults) {
 	s.Start.Check(f)
 	s.Registry.check(f)
 	s.Image.check(f, &s.Start)
+	checkName(f, s.JobType, "body", "job_type")
 	s.Mount.check(f, &s.Start)
 	if s.Ref == "" && !f.has("docker_image_ref") {
 		f.add(typeMissing, nil, []any{"body", "docker_image_ref"})
@@ -137,6 +138,7 @@ type ComposeStart struct {
 func (s *ComposeStart) Check(f *Faults) {
 	s.Start.Check(f)
 	s.Registry.check(f)
+	checkName(f, s.JobType, "body", "job_type")
 	s.Mount.check(f, &s.Start)
 	if s.Preemptible {
 		f.Value("containers are not preempted", "body", "preemptible")

@@ -43,14 +43,8 @@ func (o *OrgChange) Check(f *Faults) {
 
 // checkOrgName returns a name without space around it.
 func checkOrgName(f *Faults, name string) string {
-	if hasControl(name) {
-		f.Value("a name has no control characters", "body", "name")
-	}
-	trimmed := strings.TrimSpace(name)
-	if name != "" && trimmed == "" {
-		f.Value("a name is not only space", "body", "name")
-	}
-	return trimmed
+	checkName(f, name, "body", "name")
+	return strings.TrimSpace(name)
 }
 
 // slugOf returns a slug made from a name, "" if it has too few letters and digits.
@@ -70,7 +64,7 @@ func slugOf(name string) string {
 // checkEmail returns an e-mail address in lower case.
 func checkEmail(f *Faults, text, field string) string {
 	address, err := mail.ParseAddress(text)
-	if err != nil || address.Address != text {
+	if err != nil || address.Address != text || hasUnprintable(text) {
 		f.Value("not a valid email address", "body", field)
 	}
 	return strings.ToLower(text)

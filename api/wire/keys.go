@@ -19,9 +19,7 @@ type NewKey struct {
 
 // Check holds the rules that tags cannot say.
 func (k *NewKey) Check(f *Faults) {
-	if hasControl(k.Name) {
-		f.Value("a name has no control characters", "body", "name")
-	}
+	checkName(f, k.Name, "body", "name")
 	k.Scopes = checkScopes(f, k.Scopes)
 }
 
@@ -68,9 +66,7 @@ type NewUserKey struct {
 
 // Check holds the rules that tags cannot say.
 func (k *NewUserKey) Check(f *Faults) {
-	if hasControl(k.Name) {
-		f.Value("a name has no control characters", "body", "key_name")
-	}
+	checkName(f, k.Name, "body", "key_name")
 	k.Scopes = checkScopes(f, k.Scopes)
 }
 

@@ -1,10 +1,6 @@
 package wire
 
-import (
-	"net/mail"
-	"net/url"
-	"strings"
-)
+import "net/url"
 
 // SignUp is the body of POST /auth/signup.
 type SignUp struct {
@@ -16,15 +12,11 @@ type SignUp struct {
 
 // Check holds the rules that tags cannot say.
 func (s *SignUp) Check(f *Faults) {
-	if address, err := mail.ParseAddress(s.Email); s.Email != "" && (err != nil || address.Address != s.Email) {
-		f.Value("not a valid email address", "body", "email")
+	if s.Email != "" {
+		s.Email = checkEmail(f, s.Email, "email")
 	}
-	s.Email = strings.ToLower(s.Email)
-	for _, field := range [][2]string{{"full_name", s.FullName}, {"org_name", s.OrgName}} {
-		if hasControl(field[1]) {
-			f.Value("a name has no control characters", "body", field[0])
-		}
-	}
+	checkName(f, s.FullName, "body", "full_name")
+	checkName(f, s.OrgName, "body", "org_name")
 }
 
 // IdentityProvider answers GET /auth/oidc.

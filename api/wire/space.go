@@ -50,7 +50,7 @@ func (s *Space) check(f *Faults) {
 
 // badVolumePath says why code cannot see a volume at the path, "" when it can.
 func badVolumePath(target string) string {
-	if !path.IsAbs(target) || target != path.Clean(target) || target == "/" || hasControl(target) {
+	if !path.IsAbs(target) || target != path.Clean(target) || target == "/" || hasUnprintable(target) {
 		return "the path of a volume is absolute, without '.' and '..'"
 	}
 	first, rest, _ := strings.Cut(strings.TrimPrefix(target, "/"), "/")

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"berth/compute"
@@ -158,19 +157,17 @@ func (s *Start) Check(f *Faults) {
 	if len(s.FileName) > maxFileName {
 		f.Value("a file name has at most 255 bytes", "body", "file_name")
 	}
-	if strings.ContainsAny(s.FileName, "/\\") || s.FileName == "." || s.FileName == ".." ||
-		hasControl(s.FileName) {
+	if strings.ContainsAny(s.FileName, "/\\") || s.FileName == "." || s.FileName == ".." {
 		f.Value("a file name, not a path", "body", "file_name")
 	}
+	checkName(f, s.FileName, "body", "file_name")
 	for i, text := range s.CallbackURLs {
 		checkCallbackURL(f, text, i)
 	}
 	checkEnv(s.Env, f)
 	s.check(f)
 	for i, tag := range s.Tags {
-		if hasControl(tag) {
-			f.Value("a tag has no control characters", "body", "tags", i)
-		}
+		checkName(f, tag, "body", "tags", i)
 	}
 }
 
@@ -204,8 +201,18 @@ func variableName(name string) bool {
 		!strings.HasPrefix(strings.ToUpper(name), "BERTH_")
 }
 
-// hasControl reports whether s has a control character.
-func hasControl(s string) bool { return strings.ContainsFunc(s, unicode.IsControl) }
+// hasUnprintable reports whether s has a character that no name has.
+func hasUnprintable(s string) bool { return compute.HasUnprintable(s) }
+
+// checkName records what is wrong with a name, or a word of the client's own, at loc; "" is none.
+func checkName(f *Faults, name string, loc ...any) {
+	if name == "" {
+		return
+	}
+	if bad := compute.BadName(name); bad != "" {
+		f.Value(bad, loc...)
+	}
+}
 
 // checkCallbackURL records what is wrong with the callback URL at position i.
 func checkCallbackURL(f *Faults, text string, i int) {
@@ -213,7 +220,7 @@ func checkCallbackURL(f *Faults, text string, i int) {
 	u, err := url.Parse(text)
 	switch {
 	case text == "" || utf8.RuneCountInString(text) > maxCallbackURL: // Said already.
-	case err != nil || u.Hostname() == "" || u.Opaque != "" || hasControl(text):
+	case err != nil || u.Hostname() == "" || u.Opaque != "" || hasUnprintable(text):
 		f.Add(Fault{
 			Type: "url_parsing", Loc: loc, Msg: "Input should be a valid URL",
 			Ctx: map[string]any{"error": "not an absolute URL with a host"},

@@ -1,12 +1,7 @@
 //nolint:lll // A field and its rules are one line.
 package wire
 
-import (
-	"net/mail"
-	"strings"
-
-	"berth/compute"
-)
+import "berth/compute"
 
 // UserStatus answers /user/status.
 type UserStatus struct {
@@ -39,13 +34,11 @@ type NewUser struct {
 
 // Check holds the rules that tags cannot say.
 func (u *NewUser) Check(f *Faults) {
-	if address, err := mail.ParseAddress(u.Email); u.Email != "" && (err != nil || address.Address != u.Email) {
-		f.Value("not a valid email address", "body", "email")
+	if u.Email != "" {
+		u.Email = checkEmail(f, u.Email, "email")
 	}
-	u.Email = strings.ToLower(u.Email)
-	if hasControl(u.FullName) {
-		f.Value("a name has no control characters", "body", "full_name")
-	}
+	checkName(f, u.FullName, "body", "full_name")
+	checkName(f, u.OrgName, "body", "org_name")
 }
 
 // UserChange is the body of PATCH /admin/users/{id}. Absent fields keep their value.
