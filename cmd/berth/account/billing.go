@@ -56,9 +56,13 @@ published models count when they are charged.`,
 			}
 			if asCSV {
 				table, err := c.UsageCSV(cmd.Context(), query)
-				if err == nil {
-					_, err = cmd.OutOrStdout().Write(table)
+				if err != nil {
+					return err
 				}
+				if cli.IsTerminal(cmd.OutOrStdout()) {
+					table = []byte(cli.Plain(string(table)))
+				}
+				_, err = cmd.OutOrStdout().Write(table)
 				return err
 			}
 			return printUsage(cmd, c, query, asJSON)

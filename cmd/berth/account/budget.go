@@ -184,7 +184,7 @@ func newBudgetSet(conn *cli.Connection) *cobra.Command {
 				return cli.PrintJSON(cmd.OutOrStdout(), set)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s of %s credits are charged\n",
-				budgetName(&set), set.Charged, set.MaxCredits)
+				cli.Plain(budgetName(&set)), set.Charged, set.MaxCredits)
 			return err
 		},
 	}

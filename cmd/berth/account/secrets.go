@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
 	"berth/api/client"
@@ -98,7 +97,7 @@ func newSecretList(conn *cli.Connection) *cobra.Command {
 			}
 			list := cli.NewTable("NAME", "VALUE", "UPDATED")
 			for _, v := range kept {
-				list.AppendRow(table.Row{v.Name, v.Value, v.UpdatedAt.Time().Local().Format("2006-01-02 15:04")})
+				list.AppendRow(cli.Row(v.Name, v.Value, v.UpdatedAt.Time().Local().Format("2006-01-02 15:04")))
 			}
 			return cli.PrintTable(cmd.OutOrStdout(), list)
 		},

@@ -68,7 +68,7 @@ func PrintError(w io.Writer, err error) {
 	if e, ok := errors.AsType[*ExitError](err); ok && e.Err == nil {
 		return
 	}
-	fmt.Fprintln(w, "berth:", err)
+	fmt.Fprintln(w, "berth:", Plain(err.Error()))
 	if _, ok := errors.AsType[*client.UnreachableError](err); ok {
 		fmt.Fprintln(w, "berth: check the address (--addr, BERTH_ADDR or berth context list), and that a node runs there")
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,14 +11,41 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/term"
+
+	"berth/compute"
 )
 
 // PrintJSON writes value as indented JSON.
-func PrintJSON(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
+func PrintJSON(w io.Writer, value any) error { return printJSON(w, value, "  ") }
+
+// PrintJSONLine writes value as JSON in one line.
+func PrintJSONLine(w io.Writer, value any) error { return printJSON(w, value, "") }
+
+// printJSON writes value as JSON, in which what a terminal would obey is escaped.
+func printJSON(w io.Writer, value any, indent string) error {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetIndent("", indent)
 	encoder.SetEscapeHTML(false)
-	return encoder.Encode(value)
+	if err := encoder.Encode(value); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, Plain(out.String())) // Only strings have such characters.
+	return err
+}
+
+// Plain returns a text of one or more lines for a terminal: other control characters, and those
+// that change the direction of text, are shown and not sent.
+func Plain(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		line, ends := strings.CutSuffix(line, "\n")
+		out.WriteString(compute.Printable(line))
+		if ends {
+			out.WriteByte('\n')
+		}
+	}
+	return out.String()
 }
 
 // NewTable returns a table without lines, which tools can also split. The
@@ -40,11 +68,11 @@ func plainStyle() table.Style {
 }
 
 // Row converts values to text, because a table would align Go numbers to the
-// right.
+// right, without what a terminal would obey: names are other people's.
 func Row(values ...any) table.Row {
 	texts := make(table.Row, len(values))
 	for i, v := range values {
-		texts[i] = fmt.Sprint(v)
+		texts[i] = compute.Printable(fmt.Sprint(v))
 	}
 	return texts
 }

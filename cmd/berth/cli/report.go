@@ -46,5 +46,5 @@ func Report(cmd *cobra.Command, done Done, format string, args ...any) {
 		r.done = append(r.done, done)
 		return
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "berth: "+format+"\n", args...)
+	fmt.Fprintln(cmd.ErrOrStderr(), "berth: "+Plain(fmt.Sprintf(format, args...)))
 }

@@ -186,7 +186,7 @@ func newDeployShow() *cobra.Command {
 				}
 			}
 			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is %s on %s: %s\n%s\n", d.Model, d.Status, d.Engine, d.BaseURL,
-				strings.Join(append([]string{cli.OrNone(d.Detail)}, d.EngineOutput...), "\n")); err != nil {
+				cli.Plain(strings.Join(append([]string{cli.OrNone(d.Detail)}, d.EngineOutput...), "\n"))); err != nil {
 				return err
 			}
 			return cli.PrintTable(cmd.OutOrStdout(), t)
@@ -204,8 +204,9 @@ func newDeployLogs() *cobra.Command {
 			if asJSON {
 				return cli.PrintJSON(cmd.OutOrStdout(), found)
 			}
+			out := cli.NewOutputPrinter(cmd, false)
 			for _, line := range found.Logs {
-				if _, err := fmt.Fprintln(cmd.OutOrStdout(), line.Message); err != nil {
+				if err := out.Print(client.Event{Content: line.Message + "\n"}); err != nil {
 					return err
 				}
 			}

@@ -149,7 +149,7 @@ func PrintSelection(w io.Writer, s wire.Selection) error {
 	if s.Reason != nil {
 		fmt.Fprintln(&b, *s.Reason)
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, cli.Plain(b.String()))
 	return err
 }
 

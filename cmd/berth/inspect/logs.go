@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 	"time"
 
@@ -103,7 +102,7 @@ func (f *LogsFlags) Run(cmd *cobra.Command, arg string) error {
 // printSoFar prints the output so far of an execution that has not ended.
 func (f *LogsFlags) printSoFar(cmd *cobra.Command, output string) error {
 	if f.JSON {
-		return json.NewEncoder(cmd.OutOrStdout()).Encode(outputEvent{Stream: "combined", Content: output})
+		return cli.PrintJSONLine(cmd.OutOrStdout(), outputEvent{Stream: "combined", Content: output})
 	}
 	return cli.NewOutputPrinter(cmd, f.Raw).Print(client.Event{Content: output})
 }
@@ -128,5 +127,5 @@ func printEvent(cmd *cobra.Command, event client.Event) error {
 	case event.Stderr:
 		out.Stream = "stderr"
 	}
-	return json.NewEncoder(cmd.OutOrStdout()).Encode(out)
+	return cli.PrintJSONLine(cmd.OutOrStdout(), out)
 }

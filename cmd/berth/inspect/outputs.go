@@ -110,7 +110,7 @@ func (f *getFlags) run(cmd *cobra.Command, args []string) error {
 			return fmt.Errorf("%s: %w", list[i].Name, err)
 		}
 		if !f.asJSON {
-			fmt.Fprintln(cmd.OutOrStdout(), path.Join(f.dir, list[i].Name))
+			fmt.Fprintln(cmd.OutOrStdout(), cli.Plain(path.Join(f.dir, list[i].Name)))
 		}
 	}
 	if f.asJSON {

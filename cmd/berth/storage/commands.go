@@ -143,7 +143,7 @@ func (o *options) print(cmd *cobra.Command, done ...moved) error {
 		return cli.PrintJSON(cmd.OutOrStdout(), append([]moved{}, done...))
 	}
 	for _, m := range done {
-		fmt.Fprintln(cmd.OutOrStdout(), m.Action, m.Key)
+		fmt.Fprintln(cmd.OutOrStdout(), m.Action, cli.Plain(m.Key))
 	}
 	return nil
 }

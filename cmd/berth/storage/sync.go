@@ -166,7 +166,7 @@ type leftOut struct {
 
 // add says why a file is left out.
 func (l *leftOut) add(name string, why error) {
-	fmt.Fprintln(l.errors, "left out:", why)
+	fmt.Fprintln(l.errors, "left out:", cli.Plain(why.Error()))
 	l.names = append(l.names, name)
 }
 
