@@ -321,7 +321,11 @@ func TestKeys(t *testing.T) {
 	if data, err := os.ReadFile(out); err != nil || string(data) != "lk_shared\n" || last.path != "/orgs/lab/api-keys" {
 		t.Errorf("the file has %q, %v; asked %+v", data, err, last)
 	}
-	want(t, execute(t, "", "keys", "create", "ci", "--out", out), cli.ExitFailed, "berth keys revoke "+keyID)
+	*last = asked{}
+	want(t, execute(t, "", "keys", "create", "ci", "--out", out), cli.ExitFailed, "file exists")
+	if last.path != "" {
+		t.Errorf("a key was made that goes nowhere: %+v", last)
+	}
 	want(t, execute(t, "", "keys", "create", "x", "--expires", "soon"), cli.ExitUsage, "--expires")
 	want(t, execute(t, "", "keys", "create", "x", "--scope", "executions:read,root"), cli.ExitUsage, `no "root"`)
 	for _, ceiling := range []string{"0", "-1", "", "0.0000001"} { // None of them may become a key without a ceiling.

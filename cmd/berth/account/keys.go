@@ -3,7 +3,6 @@ package account
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -113,18 +112,22 @@ A key with --scope does only what its scopes are for; without, it does what you 
 			if err != nil {
 				return err
 			}
-			made, text, err := createKey(cmd, c, wanted, shared)
+			keep, err := cli.OpenSecret(cmd, "key", out)
 			if err != nil {
 				return err
 			}
+			made, text, err := createKey(cmd, c, wanted, shared)
+			if err != nil {
+				return errors.Join(err, keep.Drop())
+			}
 			if asJSON {
-				return cli.PrintJSON(cmd.OutOrStdout(), struct {
+				return keep.Show(text, cli.PrintJSON(cmd.OutOrStdout(), struct {
 					key
 
 					Value string `json:"api_key"`
-				}{made, text})
+				}{made, text}))
 			}
-			return printKey(cmd, out, made, text)
+			return printKey(cmd, keep, out, made, text)
 		},
 	}
 	cmd.Flags().StringVar(&expires, "expires", "",
@@ -134,7 +137,7 @@ A key with --scope does only what its scopes are for; without, it does what you 
 	cmd.Flags().StringVar(&ceiling, "max-credits", "",
 		"the most `credits` that executions submitted with the key may cost together (default: no limit)")
 	cmd.Flags().BoolVar(&shared, "shared", false, "make a key of the organization, which its admins can revoke")
-	cmd.Flags().StringVar(&out, "out", "", "`file` to write the key to, readable only by you")
+	cmd.Flags().StringVar(&out, "out", "-", "`file` to write the key to, readable only by you; - for standard output")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.MarkFlagsMutuallyExclusive("out", "json")
 	return cli.FilledFlags(cmd, "expires", "scope", "max-credits")
@@ -160,23 +163,15 @@ func createKey(
 }
 
 // printKey prints the key, or writes it to a new file that only its owner can read.
-func printKey(cmd *cobra.Command, out string, made key, text string) error {
-	if out == "" {
-		if _, err := fmt.Fprintln(cmd.OutOrStdout(), text); err != nil {
-			return err
-		}
-		_, err := fmt.Fprintf(cmd.ErrOrStderr(), "berth: this is the key %s, shown this once\n", made.Name)
+func printKey(cmd *cobra.Command, keep *cli.SecretOutput, out string, made key, text string) error {
+	if err := keep.Keep(text); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err == nil {
-		_, err = fmt.Fprintln(f, text)
-		err = errors.Join(err, f.Close())
+	said := "this is the key " + made.Name + ", shown this once"
+	if out != "-" {
+		said = "the key " + made.Name + " is in " + out
 	}
-	if err != nil {
-		return fmt.Errorf("--out: %w; the key is lost: revoke it with berth keys revoke %s", err, made.ID)
-	}
-	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: the key %s is in %s\n", made.Name, out)
+	_, err := fmt.Fprintln(cmd.ErrOrStderr(), "berth: "+cli.Plain(said))
 	return err
 }
 

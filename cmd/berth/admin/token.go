@@ -3,8 +3,6 @@ package admin
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,15 +27,16 @@ func newTokenCreate(conn *cli.Connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			token.TTL = int(ttl.Seconds())
-			made, err := c.CreateJoinToken(cmd.Context(), token)
+			keep, err := cli.OpenSecret(cmd, "token", out)
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return printToken(cmd, out, made)
+			token.TTL = int(ttl.Seconds())
+			made, err := c.CreateJoinToken(cmd.Context(), token)
+			if err != nil {
+				return errors.Join(err, keep.Drop())
 			}
-			return saveToken(cmd, out, made)
+			return saveToken(cmd, keep, out, made, asJSON)
 		},
 	}
 	flags := cmd.Flags()
@@ -50,33 +49,19 @@ func newTokenCreate(conn *cli.Connection) *cobra.Command {
 	return cli.NeedFlags(cmd, "out")
 }
 
-// printToken prints a token as JSON. Its text is in it only if it is in no file.
-func printToken(cmd *cobra.Command, out string, made wire.JoinToken) error {
-	if out != "-" {
-		cmd.SetErr(io.Discard)
-		if err := saveToken(cmd, out, made); err != nil {
-			return err
-		}
-		made.Token = ""
+// saveToken puts the token's text where it goes. JSON has it only if no file has it.
+func saveToken(cmd *cobra.Command, keep *cli.SecretOutput, out string, made wire.JoinToken, asJSON bool) error {
+	if asJSON && out == "-" {
+		return keep.Show(made.Token, cli.PrintJSON(cmd.OutOrStdout(), made))
 	}
-	return cli.PrintJSON(cmd.OutOrStdout(), made)
-}
-
-// saveToken writes the token's text to a new file that only its owner can read.
-func saveToken(cmd *cobra.Command, out string, made wire.JoinToken) error {
-	if out == "-" {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), made.Token)
+	if err := keep.Keep(made.Token); err != nil || out == "-" {
 		return err
 	}
-	f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return fmt.Errorf("--out: %w", err)
+	if asJSON {
+		made.Token = ""
+		return cli.PrintJSON(cmd.OutOrStdout(), made)
 	}
-	_, err = fmt.Fprintln(f, made.Token)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("--out: %w", err)
-	}
-	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "berth: token for %d %s in %s, good until %s\n",
+	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "berth: token for %d %s in %s, good until %s\n",
 		made.Uses, made.Role, out, made.ExpiresAt)
 	return err
 }
