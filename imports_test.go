@@ -224,6 +224,8 @@ var libraries = []library{
 	{"github.com/zitadel/oidc", []string{"node"}, "tests sign in at a real provider"},
 	{"github.com/stripe/stripe-go", []string{"node"}, "the payment provider is spoken to in one place"},
 	{"codeberg.org/go-pdf/fpdf", []string{"api/statement"}, "statements are printed in one place"},
+	{"codeberg.org/go-fonts/liberation", []string{"api/statement"}, "only statements print names"},
+	{"golang.org/x/image", []string{"api/statement"}, "only statements print names"},
 	{"os/exec", []string{"bench", "cmd/berth/clitest", "cmd/berth/dev", "node/executor", "node/nodetest", "node/objects/remote/storetest"}, "processes are started by the executor, and by what starts whole nodes or servers for tests"},
 	{"log", []string{"cluster"}, "logs are structured: use log/slog with the Config's Logger; memberlist knows only log"},
 	{"testing", []string{

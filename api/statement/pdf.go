@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"codeberg.org/go-fonts/liberation/liberationsansregular"
 	"codeberg.org/go-pdf/fpdf"
 )
 
@@ -30,6 +31,10 @@ type Heading struct {
 // PDF returns the statement of a month of an organization as a PDF of one page. The
 // same month gives the same bytes.
 func PDF(m *Month, h Heading) ([]byte, error) {
+	name, err := withGlyphs(oneLine(h.Name))
+	if err != nil {
+		return nil, err
+	}
 	doc := fpdf.New("P", "mm", "A4", "")
 	doc.SetCreationDate(m.End())
 	doc.SetModificationDate(m.End())
@@ -42,12 +47,13 @@ func PDF(m *Month, h Heading) ([]byte, error) {
 	doc.SetTitle(kind+" "+m.ID()+" of "+h.Slug, true)
 	doc.SetProducer("Berth", true)
 	doc.AddPage()
-	text := doc.UnicodeTranslatorFromDescriptor("") // The built-in fonts have Latin letters only.
+	doc.AddUTF8FontFromBytes(nameFont, "", liberationsansregular.TTF)
 
 	doc.SetFont("Helvetica", "B", 18)
 	doc.CellFormat(0, 10, kind+" of credits, "+m.Start.Format("January 2006"), "", 1, "L", false, 0, "")
+	doc.SetFont(nameFont, "", 11)
+	doc.CellFormat(0, lineSize, fmt.Sprintf("%s (%s)", name, h.Slug), "", 1, "L", false, 0, "")
 	doc.SetFont("Helvetica", "", 11)
-	doc.CellFormat(0, lineSize, text(fmt.Sprintf("%s (%s)", oneLine(h.Name), h.Slug)), "", 1, "L", false, 0, "")
 	doc.Ln(lineSize)
 	for _, row := range [][2]string{
 		{"Statement", h.ID},
