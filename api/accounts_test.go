@@ -256,6 +256,10 @@ func TestAuditPages(t *testing.T) {
 	if !slices.Equal(seen, []uint64{7, 6, 5, 4, 3, 2, 1}) {
 		t.Errorf("the lines are %v", seen)
 	}
+	far := w.want(422, "", "GET", "/orgs/bob-lab/audit?offset=10001", w.bobKey, nil)
+	if !strings.Contains(string(far.body), "less than or equal to 10000: go on with cursor") {
+		t.Errorf("beyond the last offset: %s", far.body)
+	}
 }
 
 // fakeIdentities vouches for whom a device code names: an address, or ! and an address

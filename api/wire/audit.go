@@ -1,3 +1,4 @@
+//nolint:lll // A field and its rules are one line.
 package wire
 
 import "berth/compute"
@@ -5,7 +6,7 @@ import "berth/compute"
 // AuditQuery are the parameters of GET /orgs/{slug}/audit.
 type AuditQuery struct {
 	Limit  int    `json:"limit" default:"100" min:"1" max:"1000" doc:"Page size."`
-	Offset int    `json:"offset" default:"0" min:"0" max:"10000" doc:"How many to leave out, from the newest."`
+	Offset int    `json:"offset" default:"0" min:"0" max:"10000" beyond:"go on with cursor, the X-Next-Cursor of the page before" doc:"How many to leave out, from the newest. Beyond that, use cursor."`
 	Cursor uint64 `json:"cursor" default:"0" min:"0" doc:"Only lines below this number: X-Next-Cursor of the page before."`
 }
 

@@ -26,6 +26,7 @@ type limits struct {
 
 	minLength, maxLength, low, high, maxItems *int // Nil for none.
 
+	beyond  string // Advice beyond high; "" for none.
 	pattern *regexp.Regexp
 	enum    string  // The values, which commas separate; "" for any.
 	items   *limits // Those of each item of a list or dictionary.
@@ -35,7 +36,7 @@ type limits struct {
 func limitsOf(tag reflect.StructTag) *limits {
 	l := &limits{
 		required: tag.Get("required") == "true", secret: tag.Get("secret") == "true",
-		positive: tag.Get("gt") == "0", enum: tag.Get("enum"),
+		positive: tag.Get("gt") == "0", enum: tag.Get("enum"), beyond: tag.Get("beyond"),
 		minLength: numberIn(tag, "minlen"), maxLength: numberIn(tag, "maxlen"),
 		low: numberIn(tag, "min"), high: numberIn(tag, "max"), maxItems: numberIn(tag, "maxitems"),
 	}
@@ -295,8 +296,11 @@ func (b binder) bounds(n int64, raw json.RawMessage) {
 			raw, map[string]any{"ge": *low})
 	}
 	if high := b.high; high != nil && n > int64(*high) {
-		b.fault("less_than_equal", fmt.Sprintf("Input should be less than or equal to %d", *high),
-			raw, map[string]any{"le": *high})
+		msg := fmt.Sprintf("Input should be less than or equal to %d", *high)
+		if b.beyond != "" {
+			msg += ": " + b.beyond
+		}
+		b.fault("less_than_equal", msg, raw, map[string]any{"le": *high})
 	}
 }
 

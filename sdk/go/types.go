@@ -158,7 +158,7 @@ type AuditQuery struct {
 	//
 	// Rules: default 100, ≥ 1, ≤ 1000.
 	Limit int `json:"limit,omitzero"`
-	// How many to leave out, from the newest.
+	// How many to leave out, from the newest. Beyond that, use cursor.
 	//
 	// Rules: default 0, ≥ 0, ≤ 10000.
 	Offset int `json:"offset,omitzero"`

@@ -27,8 +27,8 @@ that any member can cause.`,
   berth admin audit --org lab --verify`,
 		Args: cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 1 || limit > 10_000 {
-				return cli.UsageErrorf("-n: must be 1 to 10000")
+			if limit < 1 {
+				return cli.UsageErrorf("-n: must be at least 1")
 			}
 			c, err := conn.Client(cmd)
 			if err != nil {
