@@ -102,7 +102,7 @@ func TestMalformedStarts(t *testing.T) {
 		{"max_credits negative", code + `"max_credits":-1}`, []string{"body.max_credits: greater_than"}},
 		{"max_credits zero", code + `"max_credits":0}`, []string{"body.max_credits: greater_than"}},
 		{"max_credits too fine", code + `"max_credits":0.0000001}`, []string{"body.max_credits: decimal_parsing"}},
-		{"max_credits explodes", code + `"max_credits":1e999999999}`, []string{"body.max_credits: decimal_parsing"}},
+		{"max_credits explodes", code + `"max_credits":1e999999999}`, []string{"body.max_credits: less_than_equal"}},
 		{"max_credits of wrong type", code + `"max_credits":[]}`, []string{"body.max_credits: decimal_type"}},
 		{"priority 101", code + `"priority":101}`, []string{"body.priority: less_than_equal"}},
 		{"priority -1", code + `"priority":-1}`, []string{"body.priority: greater_than_equal"}},

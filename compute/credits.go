@@ -15,11 +15,34 @@ type Credits int64
 // Credit is one credit.
 const Credit Credits = 1_000_000
 
-// ErrCredits is returned for text that is not an amount of credits.
-var ErrCredits = errors.New("not an amount of credits with at most six decimals")
+// MaxAmount is the most credits that can be granted, bought, held or set as a ceiling, so that no
+// sum overflows.
+const MaxAmount Credits = 1 << 60
+
+// Errors for text that is not an amount of credits.
+var (
+	ErrCredits     = errors.New("not an amount of credits with at most six decimals")
+	ErrManyCredits = errors.New("an amount of credits is at most " + MaxAmount.String())
+	errFewCredits  = errors.New("an amount of credits is above 0")
+)
+
+// ParseAmount parses an amount of credits above 0 that is at most MaxAmount.
+func ParseAmount(s string) (Credits, error) {
+	c, err := ParseCredits(s)
+	switch {
+	case err != nil:
+		return 0, err
+	case c <= 0:
+		return 0, errFewCredits
+	case c > MaxAmount:
+		return 0, ErrManyCredits
+	}
+	return c, nil
+}
 
 // ParseCredits parses a decimal number of credits with at most six decimals. It
-// never rounds.
+// never rounds. The error for a number that is too large is ErrManyCredits, for any other text
+// ErrCredits.
 func ParseCredits(s string) (Credits, error) {
 	whole, fraction, _ := strings.Cut(s, ".")
 	negative := strings.HasPrefix(whole, "-")
@@ -30,7 +53,10 @@ func ParseCredits(s string) (Credits, error) {
 	}
 	digits := whole + fraction + strings.Repeat("0", 6-len(fraction))
 	n, err := strconv.ParseUint(digits, 10, 63)
-	if err != nil {
+	switch {
+	case errors.Is(err, strconv.ErrRange) && !negative:
+		return 0, ErrManyCredits
+	case err != nil:
 		return 0, ErrCredits
 	}
 	if negative {

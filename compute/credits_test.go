@@ -56,6 +56,22 @@ func TestParseCredits(t *testing.T) {
 	}
 }
 
+// TestAmounts says what is wrong with an amount, and what the largest one is.
+func TestAmounts(t *testing.T) {
+	for text, want := range map[string]string{
+		"0.000001": "", "1152921504606.846976": "",
+		"1152921504606.846977": "at most 1152921504606.846976", "9223372036854.775808": "at most 1152921504606.846976",
+		strings.Repeat("9", 100): "at most 1152921504606.846976",
+		"0":                      "above 0", "-1": "above 0", "-" + strings.Repeat("9", 100): "six decimals", "0.0000001": "six decimals", "": "six decimals",
+		"1e30": "six decimals",
+	} {
+		_, err := compute.ParseAmount(text)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%.40q: %v, want %q", text, err, want)
+		}
+	}
+}
+
 func TestCreditsString(t *testing.T) {
 	tests := []struct {
 		credits compute.Credits

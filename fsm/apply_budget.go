@@ -419,7 +419,7 @@ func checkBudget(b *compute.Budget) *compute.Error {
 	usable := err == nil && u.Scheme == "https" && u.Host != "" && len(b.URL) <= maxBudgetURL
 	switch {
 	case b.MaxCredits <= 0 || b.MaxCredits > maxAmount:
-		return invalid("max_credits is above 0")
+		return invalid("max_credits is above 0 and at most %s", maxAmount)
 	case b.URL != "" && (!usable || strings.Contains(b.URL, "${{")):
 		return invalid("callback_url is an https URL of at most %d bytes", maxBudgetURL)
 	}
@@ -437,8 +437,9 @@ func (s *money) recordPurchase(c command.RecordPurchase) command.Result {
 		return refuse(compute.CodeInvalid, "purchase", "a purchase has the identifier of its checkout session")
 	case s.view.purchases.Has(purchaseKeyOf(&p)):
 		return command.Result{Repeat: true, ID: p.Org.UUID}
-	case p.Amount <= 0 || p.Amount > maxAmount-s.view.Account(p.Org).Balance:
-		return refuse(compute.CodeInvalid, "amount", "this amount cannot be added")
+	case p.Amount <= 0 || p.Amount > s.view.fits(p.Org):
+		return refuse(compute.CodeInvalid, "amount",
+			"an amount that is bought is above 0, and at most %s for this organization", s.view.fits(p.Org))
 	}
 	p.At = s.view.meta.Now
 	s.view.purchases.Put(&p)

@@ -157,7 +157,8 @@ func (s *execution) checkSubmit(e *compute.Execution) *compute.Error {
 	case e.Timeout < time.Millisecond || limit > 0 && e.Timeout > limit:
 		return invalid("timeout", "timeout must be above 0 and at most %s", limit)
 	case e.DisconnectGrace < 0 || e.MaxCredits < 0 || e.MaxCredits > maxAmount:
-		return invalid("negative", "disconnect_grace and max_credits cannot be negative")
+		return invalid("negative",
+			"disconnect_grace and max_credits are not negative, and max_credits is at most %s", maxAmount)
 	case e.Priority < 0 || e.Priority > maxPriority:
 		return invalid("priority", "priority is 0 to %d", maxPriority)
 	case e.MaxRetries < 0 || e.MaxRetries > maxRetries:

@@ -30,7 +30,7 @@ func (s *identity) createKey(c command.CreateKey) command.Result {
 	case !c.Key.ExpiresAt.IsZero() && c.Key.ExpiresAt <= s.view.meta.Now:
 		return refuse(compute.CodeInvalid, "key_expired", "expires_at is in the past")
 	case c.MaxCredits < 0 || c.MaxCredits > maxAmount:
-		return refuse(compute.CodeInvalid, "max_credits", "max_credits cannot be negative")
+		return refuse(compute.CodeInvalid, "max_credits", "max_credits is not negative, and at most %s", maxAmount)
 	case limit > 0 && len(s.view.Keys(c.Actor.Org)) >= limit:
 		return refuse(compute.CodeForbidden, "too_many_keys",
 			"the organization has %d API keys, which is the limit", limit)

@@ -9,7 +9,7 @@ import (
 )
 
 // maxAmount bounds balances, so that no sum overflows.
-const maxAmount compute.Credits = 1 << 60
+const maxAmount = compute.MaxAmount
 
 // post writes a line of an organization's ledger and brings its account to
 // it. Index, time, sequence, balances and hash are filled here.
@@ -94,11 +94,15 @@ func (s *money) grant(c command.Grant) command.Result {
 	switch {
 	case !known || !org.DeletedAt.IsZero():
 		return refuse(compute.CodeNotFound, "org_unknown", "organization not found")
-	case c.Amount <= 0 || c.Amount > maxAmount-s.view.Account(c.Org).Balance:
-		return refuse(compute.CodeInvalid, "amount", "this amount cannot be granted")
+	case c.Amount <= 0 || c.Amount > s.view.fits(c.Org):
+		return refuse(compute.CodeInvalid, "amount",
+			"an amount that is granted is above 0, and at most %s to this organization", s.view.fits(c.Org))
 	}
 	s.post(compute.LedgerEntry{
 		Org: c.Org, Kind: compute.LedgerGrant, Amount: c.Amount, Note: clip(c.Note),
 	})
 	return command.Result{ID: c.Org.UUID}
 }
+
+// fits returns how many credits an organization can get before its balance is maxAmount.
+func (v *View) fits(org compute.OrgID) compute.Credits { return maxAmount - v.Account(org).Balance }

@@ -264,6 +264,10 @@ func TestGrantsAndPrices(t *testing.T) {
 	w.refused(grant(0), compute.CodeInvalid, "amount")
 	w.refused(grant(-1), compute.CodeInvalid, "amount")
 	w.refused(grant(1<<62), compute.CodeInvalid, "amount")
+	left := compute.MaxAmount - 100*compute.Credit - 5 // A balance has a limit.
+	if r := w.do(grant(left + 1)); r.Refusal == nil || !strings.Contains(r.Refusal.Message, "at most "+left.String()) {
+		t.Errorf("one too many: %+v", r.Refusal)
+	}
 	w.refused(command.Grant{Actor: w.root, Org: compute.OrgID{UUID: w.uuid()}, Amount: 1},
 		compute.CodeNotFound, "org_unknown")
 	w.refused(command.Grant{Actor: w.ada, Org: w.org, Amount: 1}, compute.CodeForbidden, "not_an_operator")

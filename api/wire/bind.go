@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -375,8 +376,17 @@ func (b binder) credits(raw json.RawMessage) compute.Credits {
 		b.faults.add(typeDecimal, b.input(raw), b.loc())
 		return 0
 	}
+	most := compute.MaxAmount
+	if b.high != nil {
+		most = compute.Credits(*b.high) * compute.Credit
+	}
 	amount, err := compute.ParseCredits(plainDecimal(text))
-	if err != nil {
+	switch {
+	case errors.Is(err, compute.ErrManyCredits) || err == nil && amount > most:
+		b.fault("less_than_equal", "Input should be less than or equal to "+most.String(),
+			raw, map[string]any{"le": most})
+		return 0
+	case err != nil:
 		b.fault("decimal_parsing",
 			"Input should be a valid decimal with no more than 6 decimal places", raw, nil)
 		return 0
@@ -404,10 +414,13 @@ func plainDecimal(text string) string {
 		return text
 	}
 	e, err := strconv.Atoi(exponent)
-	if err != nil || len(mantissa) > maxDecimal || e > maxDecimal || e < -maxDecimal {
+	if large := err == nil && e > maxDecimal || errors.Is(err, strconv.ErrRange) && exponent[0] != '-'; large {
+		e, err = maxDecimal, nil // Too large all the same, unless it is 0.
+	}
+	if err != nil || len(mantissa) > maxDecimal || e < -maxDecimal {
 		return ""
 	}
-	x, ok := new(big.Rat).SetString(text)
+	x, ok := new(big.Rat).SetString(mantissa + "e" + strconv.Itoa(e))
 	if !ok {
 		return ""
 	}

@@ -130,6 +130,43 @@ func TestCredits(t *testing.T) {
 	}
 }
 
+// TestLargeCredits says what the largest amount is, where one is larger.
+func TestLargeCredits(t *testing.T) {
+	const most = "Input should be less than or equal to 1152921504606.846976"
+	for _, test := range []struct {
+		body any
+		text string
+		want string
+	}{
+		{new(wire.Start), `{"max_credits":1152921504606.846976}`, ""},
+		{new(wire.Start), `{"max_credits":1152921504606.846977}`, most},
+		{new(wire.Start), `{"max_credits":9223372036854.775808}`, most},
+		{new(wire.Start), `{"max_credits":99999999999999999999}`, most},
+		{new(wire.Start), `{"max_credits":"1e40"}`, most},
+		{new(wire.Start), `{"max_credits":1e300}`, most},
+		{new(wire.Start), `{"max_credits":1e99999999999999999999}`, most},
+		{new(wire.Start), `{"max_credits":1e-99999999999999999999}`, "no more than 6 decimal places"},
+		{new(wire.Start), `{"max_credits":0e300}`, "greater than 0"},
+		{new(wire.Start), `{"max_credits":0.0000001}`, "no more than 6 decimal places"},
+		{new(wire.Grant), `{"org":"lab","credits":1e13}`, most},
+		{new(wire.NewBudget), `{"max_credits":1e13}`, most},
+		{new(wire.NewKey), `{"name":"a","max_credits":1e13}`, most},
+		{new(wire.NewUserKey), `{"key_name":"a","max_credits":1e13}`, most},
+		{new(wire.Checkout), `{"credits_amount":1e13}`, most},
+		{new(wire.NewPrice), `{"price_per_hour":3600000}`, ""},
+		{new(wire.NewPrice), `{"price_per_hour":3600000.000001}`, "less than or equal to 3600000"},
+		{new(wire.NewPrice), `{"price_per_hour":1,"cost":1e20}`, "less than or equal to 3600000"},
+		{new(wire.NewModel), `{"deployment_id":"01981f6e-5d2a-7c3b-9e4f-0a1b2c3d4e5f","prompt_price":1e20}`, "less than or equal to 1000"},
+	} {
+		f := new(wire.Faults)
+		wire.Decode([]byte(test.text), test.body, f)
+		if (len(f.Detail) == 0) != (test.want == "") || len(f.Detail) > 1 ||
+			len(f.Detail) == 1 && !strings.HasSuffix(f.Detail[0].Msg, test.want) {
+			t.Errorf("%T %s: %+v, want %q", test.body, test.text, f.Detail, test.want)
+		}
+	}
+}
+
 func TestLengthsAreOfCharacters(t *testing.T) {
 	for _, tc := range []struct{ body, want string }{
 		{`{"name":"` + strings.Repeat("ä", 255) + `"}`, ""},

@@ -6,8 +6,8 @@ import "berth/compute"
 // NewModel is the body of PUT /admin/models/{id}.
 type NewModel struct {
 	Deployment string          `json:"deployment_id" required:"true" minlen:"36" maxlen:"36" doc:"Deployment that answers for the model. Its owner pays for its replicas."`
-	Prompt     compute.Credits `json:"prompt_price" doc:"Credits for a million prompt tokens, with at most two decimals."`
-	Completion compute.Credits `json:"completion_price" doc:"Credits for a million completion tokens, with at most two decimals."`
+	Prompt     compute.Credits `json:"prompt_price" max:"1000" doc:"Credits for a million prompt tokens, with at most two decimals."`
+	Completion compute.Credits `json:"completion_price" max:"1000" doc:"Credits for a million completion tokens, with at most two decimals."`
 }
 
 // Check holds the rules that tags cannot say.

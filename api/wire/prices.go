@@ -6,8 +6,8 @@ import "berth/compute"
 // NewPrice is the body of PUT /admin/prices/{resource}: one of its fields.
 type NewPrice struct {
 	MicroCredits *int            `json:"microcredits_per_second" min:"1" max:"1000000000" doc:"Millionths of a credit per second."`
-	PerHour      compute.Credits `json:"price_per_hour" gt:"0" doc:"Credits per hour, with at most six decimals; rounded to whole micro-credits per second."`
-	Cost         compute.Credits `json:"cost" gt:"0" doc:"Cost for the operator, in credits per hour: provider_billed of executions follows from it. A cost that was set before stays without it, until the price is withdrawn."`
+	PerHour      compute.Credits `json:"price_per_hour" gt:"0" max:"3600000" doc:"Credits per hour, with at most six decimals; rounded to whole micro-credits per second."`
+	Cost         compute.Credits `json:"cost" gt:"0" max:"3600000" doc:"Cost for the operator, in credits per hour: provider_billed of executions follows from it. A cost that was set before stays without it, until the price is withdrawn."`
 }
 
 // Check holds the rules that tags cannot say.
@@ -17,7 +17,7 @@ func (p *NewPrice) Check(f *Faults) {
 			f.Value(err.Error(), "body", "cost")
 		}
 	}
-	if (p.MicroCredits == nil) == (p.PerHour == 0) {
+	if (p.MicroCredits == nil) == (p.PerHour == 0) && !f.has("price_per_hour") {
 		f.Value("give either price_per_hour, in credits, or microcredits_per_second", "body")
 		return
 	}

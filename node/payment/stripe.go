@@ -86,7 +86,8 @@ func errRepeat(e *stripe.Error) error {
 func (s *Stripe) Checkout(ctx context.Context, o compute.Order) (compute.Checkout, error) {
 	total, ok := s.total(o.Amount)
 	if !ok {
-		return compute.Checkout{}, compute.Errorf(compute.CodeInvalid, "This amount cannot be bought.").Named("amount")
+		return compute.Checkout{}, compute.Errorf(compute.CodeInvalid,
+			"An amount that is bought is above 0, and at most %s credits.", s.most()).Named("amount")
 	}
 	params := &stripe.CheckoutSessionCreateParams{
 		Mode:              stripe.String(string(stripe.CheckoutSessionModePayment)),
@@ -133,6 +134,9 @@ func (s *Stripe) Checkout(ctx context.Context, o compute.Order) (compute.Checkou
 	return compute.Checkout{ID: session.ID, URL: session.URL}, nil
 }
 
+// maxTotal is Stripe's own limit of a payment, in the smallest unit of its currency.
+const maxTotal = 99_999_999
+
 // total returns the price of credits, rounded up. It reports false if that is not a
 // valid amount.
 func (s *Stripe) total(amount compute.Credits) (int64, bool) {
@@ -144,8 +148,12 @@ func (s *Stripe) total(amount compute.Credits) (int64, bool) {
 	if rest > 0 {
 		whole++
 	}
-	const most = 99_999_999 // Stripe's own limit.
-	return int64(min(whole, most+1)), whole >= 1 && whole <= most
+	return int64(min(whole, maxTotal+1)), whole >= 1 && whole <= maxTotal
+}
+
+// most returns the most credits that can be bought at once.
+func (s *Stripe) most() compute.Credits {
+	return maxTotal * compute.Credit / compute.Credits(s.cfg.UnitAmount)
 }
 
 // errSignature refuses a report that is not the provider's.

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -208,7 +209,8 @@ func TestProviderFails(t *testing.T) {
 	}
 	tooMuch := order()
 	tooMuch.Amount = 1 << 60
-	if _, err := f.stripe(testKey).Checkout(t.Context(), tooMuch); compute.CodeOf(err) != compute.CodeInvalid {
+	_, err := f.stripe(testKey).Checkout(t.Context(), tooMuch)
+	if compute.CodeOf(err) != compute.CodeInvalid || !strings.Contains(compute.MessageOf(err), "at most 666666.66 credits") {
 		t.Errorf("too much: %v", err)
 	}
 }

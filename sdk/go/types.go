@@ -2020,8 +2020,12 @@ type NewModel struct {
 	// Rules: required, at least 36 characters, at most 36 characters.
 	DeploymentID string `json:"deployment_id"`
 	// Credits for a million prompt tokens, with at most two decimals.
+	//
+	// Rules: ≤ 1000.
 	PromptPrice Amount `json:"prompt_price,omitzero"`
 	// Credits for a million completion tokens, with at most two decimals.
+	//
+	// Rules: ≤ 1000.
 	CompletionPrice Amount `json:"completion_price,omitzero"`
 }
 
@@ -2043,12 +2047,12 @@ type NewPrice struct {
 	MicrocreditsPerSecond *int `json:"microcredits_per_second,omitzero"`
 	// Credits per hour, with at most six decimals; rounded to whole micro-credits per second.
 	//
-	// Rules: > 0.
+	// Rules: ≤ 3600000, > 0.
 	PricePerHour Amount `json:"price_per_hour,omitzero"`
 	// Cost for the operator, in credits per hour: provider_billed of executions follows from it.
 	// A cost that was set before stays without it, until the price is withdrawn.
 	//
-	// Rules: > 0.
+	// Rules: ≤ 3600000, > 0.
 	Cost Amount `json:"cost,omitzero"`
 }
 

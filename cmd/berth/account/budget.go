@@ -159,9 +159,9 @@ func newBudgetSet(conn *cli.Connection) *cobra.Command {
   berth billing budget set 5 --key ci --enforce`,
 		Args: cli.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			amount, err := compute.ParseCredits(args[0])
-			if err != nil || amount <= 0 {
-				return cli.UsageErrorf("%q is not an amount of credits above 0", args[0])
+			amount, err := cli.Amount("", args[0])
+			if err != nil {
+				return err
 			}
 			c, err := conn.Client(cmd)
 			if err != nil {
@@ -263,9 +263,9 @@ there once the provider has confirmed the payment.`,
 		Example: `  berth billing buy 100`,
 		Args:    cli.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			amount, err := compute.ParseCredits(args[0])
-			if err != nil || amount <= 0 {
-				return cli.UsageErrorf("%q is not an amount of credits above 0", args[0])
+			amount, err := cli.Amount("", args[0])
+			if err != nil {
+				return err
 			}
 			c, err := conn.Client(cmd)
 			if err != nil {

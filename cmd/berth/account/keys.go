@@ -92,21 +92,12 @@ A key with --scope does only what its scopes are for; without, it does what you 
   export BERTH_TOKEN=$(berth keys create script --expires 8h)`,
 		Args: cli.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			until, err := expiry(expires)
+			wanted, err := wantedKey(args[0], expires, scopeNames)
+			if err == nil && cmd.Flags().Changed("max-credits") { // Zero would be sent as no ceiling at all.
+				wanted.MaxCredits, err = cli.Amount("max-credits", ceiling)
+			}
 			if err != nil {
 				return err
-			}
-			for _, name := range scopeNames {
-				if !slices.Contains(compute.Scopes(), compute.Scope(name)) {
-					return cli.UsageErrorf("--scope: there is no %q: the scopes are %v", name, compute.Scopes())
-				}
-			}
-			wanted := wire.NewKey{Name: args[0], ExpiresAt: until, Scopes: scopeNames}
-			if cmd.Flags().Changed("max-credits") {
-				// Zero would be sent as no ceiling at all.
-				if wanted.MaxCredits, err = compute.ParseCredits(ceiling); err != nil || wanted.MaxCredits <= 0 {
-					return cli.UsageErrorf("--max-credits: %q is not an amount of credits above 0", ceiling)
-				}
 			}
 			c, err := conn.Client(cmd)
 			if err != nil {
@@ -141,6 +132,17 @@ A key with --scope does only what its scopes are for; without, it does what you 
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.MarkFlagsMutuallyExclusive("out", "json")
 	return cli.FilledFlags(cmd, "expires", "scope", "max-credits")
+}
+
+// wantedKey returns the key that the flags of berth keys create ask for.
+func wantedKey(name, expires string, scopes []string) (wire.NewKey, error) {
+	for _, name := range scopes {
+		if !slices.Contains(compute.Scopes(), compute.Scope(name)) {
+			return wire.NewKey{}, cli.UsageErrorf("--scope: there is no %q: the scopes are %v", name, compute.Scopes())
+		}
+	}
+	until, err := expiry(expires)
+	return wire.NewKey{Name: name, ExpiresAt: until, Scopes: scopes}, err
 }
 
 // createKey makes a key of either kind.

@@ -4,7 +4,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth/cmd/berth/cli"
-	"berth/compute"
 )
 
 // newGrant returns the command berth admin grant.
@@ -15,9 +14,9 @@ func newGrant(conn *cli.Connection) *cobra.Command {
 		Short: "Grant credits to an organization",
 		Args:  cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			amount, err := compute.ParseCredits(credits)
+			amount, err := cli.Amount("credits", credits)
 			if err != nil {
-				return cli.UsageErrorf("--credits: %w", err)
+				return err
 			}
 			c, err := conn.Client(cmd)
 			if err != nil {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -63,6 +64,9 @@ for a million tokens. A request is charged at the prices at which it was accepte
 				to         *compute.Credits
 			}{{"prompt", prompt, &body.Prompt}, {"completion", completion, &body.Completion}} {
 				credits, err := compute.ParseCredits(price.text)
+				if errors.Is(err, compute.ErrManyCredits) || credits > compute.MaxTokenPrice {
+					err = fmt.Errorf("a price is at most %s credits for a million tokens", compute.MaxTokenPrice)
+				}
 				if err != nil {
 					return cli.UsageErrorf("--%s: %q: %w", price.name, price.text, err)
 				}

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -72,7 +73,13 @@ With --cost, provider_billed of executions says what they cost you.
 			}
 			var cost compute.Credits
 			if costs != "" {
-				if cost, err = compute.ParseCredits(costs); err != nil {
+				if cost, err = compute.ParseCredits(costs); err == nil {
+					_, err = compute.PriceOf(cost)
+				}
+				if errors.Is(err, compute.ErrManyCredits) {
+					err = compute.ErrPrice
+				}
+				if err != nil {
 					return cli.UsageErrorf("--cost: %q: %w", costs, err)
 				}
 			}

@@ -5,6 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"berth/compute"
 )
 
 // SetUpRoot makes cmd the root of a command line: it takes no arguments and
@@ -58,6 +60,18 @@ func NeedFlags(cmd *cobra.Command, names ...string) *cobra.Command {
 		return check(cmd, args)
 	}
 	return cmd
+}
+
+// Amount returns the amount of credits above 0 in a flag, or with "" in an argument.
+func Amount(flag, text string) (compute.Credits, error) {
+	amount, err := compute.ParseAmount(text)
+	switch {
+	case err == nil:
+		return amount, nil
+	case flag == "":
+		return 0, UsageErrorf("%q: %w", text, err)
+	}
+	return 0, UsageErrorf("--%s: %q: %w", flag, text, err)
 }
 
 // FilledFlags has cmd refuse flags that are given without a value, as with an unset variable

@@ -315,9 +315,9 @@ func (f *codeFlags) start(cmd *cobra.Command, args []string) (client.Start, *sou
 		start.Priority = &f.priority
 	}
 	if cmd.Flags().Changed("max-credits") { // An empty one is a mistake, and not work without a ceiling.
-		ceiling, err := compute.ParseCredits(f.maxCredits)
+		ceiling, err := cli.Amount("max-credits", f.maxCredits)
 		if err != nil {
-			return start, nil, cli.UsageErrorf("--max-credits: %w", err)
+			return start, nil, err
 		}
 		start.MaxCredits = &ceiling
 	}
