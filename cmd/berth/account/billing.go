@@ -2,8 +2,10 @@ package account
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -95,6 +97,18 @@ func parseDay(text string) (compute.Instant, error) {
 	return compute.InstantOf(t), nil
 }
 
+// hours returns a time in hours with two decimals, or if they would be zeros and it is not with
+// its first two digits.
+func hours(seconds float64) string {
+	const most = 12 // A thousandth of a GPU for a millisecond has its first digit before.
+	h, decimals := seconds/3600, 2
+	if h > 0 && h < 0.01 {
+		for decimals = 3; h*math.Pow10(decimals) < 10 && decimals < most; decimals++ {
+		}
+	}
+	return strconv.FormatFloat(h, 'f', decimals, 64)
+}
+
 // printUsage prints the use as a table, or as JSON.
 func printUsage(cmd *cobra.Command, c *client.Client, query client.UsageQuery, asJSON bool) error {
 	report, err := c.Usage(cmd.Context(), query)
@@ -104,7 +118,6 @@ func printUsage(cmd *cobra.Command, c *client.Client, query client.UsageQuery, a
 	if asJSON {
 		return cli.PrintJSON(cmd.OutOrStdout(), report)
 	}
-	hours := func(seconds float64) string { return fmt.Sprintf("%.2f", seconds/3600) }
 	t := cli.NewTable(report.GroupBy, "executions", "hours", "GPU hours", "prompt tokens", "completion tokens", "credits")
 	names := make(map[string]int, len(report.Rows))
 	for _, row := range report.Rows {
