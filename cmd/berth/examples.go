@@ -101,7 +101,7 @@ func examplesByPath() map[string]string {
 		"admin node remove":  `  berth admin node remove gpu-3`,
 		"admin token create": `  berth admin token create --role worker --uses 4 --out join.token`,
 		"admin grant":        `  berth admin grant --org lab --credits 500 --reason 'first quarter'`,
-		"admin org ls":       `  berth admin org ls`,
+		"admin org list":     `  berth admin org list`,
 		"admin org trust":    `  berth admin org trust lab`,
 		"admin quota list":   `  berth admin quota list --org lab`,
 		"admin quota set": `  berth admin quota set --org lab --max-gpus 4

@@ -72,7 +72,7 @@ func (s *spender) find(cmd *cobra.Command, c *client.Client) (slug, keyID, userI
 func newBudgetList(conn *cli.Connection) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List budgets with what is spent",
+		Use: "list", Short: "List budgets with what is spent",
 		Example: `  berth billing budget list`,
 		Args:    cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -226,7 +226,7 @@ func keepRest(cmd *cobra.Command, c *client.Client, slug string, b *wire.NewBudg
 func newBudgetRemove(conn *cli.Connection) *cobra.Command {
 	var of spender
 	cmd := &cobra.Command{
-		Use: "remove", Aliases: []string{"rm"}, Short: "Remove a budget",
+		Use: "remove", Short: "Remove a budget",
 		Example: `  berth billing budget remove --key ci`,
 		Args:    cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

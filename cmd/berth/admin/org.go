@@ -13,11 +13,11 @@ func newOrg(conn *cli.Connection) *cobra.Command {
 	return cli.Parent("org", "List organizations and say which are trusted", newOrgList(conn), newOrgTrust(conn))
 }
 
-// newOrgList returns the command berth admin org ls.
+// newOrgList returns the command berth admin org list.
 func newOrgList(conn *cli.Connection) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "ls", Aliases: []string{"list"},
+		Use:   "list",
 		Short: "List all organizations of the cluster",
 		Args:  cli.Arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -109,10 +109,9 @@ func newWithdraw(
 ) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     use,
-		Aliases: []string{"remove"},
-		Short:   short,
-		Args:    cli.Arguments(cobra.ExactArgs(1)),
+		Use:   use,
+		Short: short,
+		Args:  cli.Arguments(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := conn.Client(cmd)
 			if err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,7 +36,32 @@ func Parent(use, short string, children ...*cobra.Command) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(children...)
+	for _, verbs := range Synonyms() {
+		share(verbs, children)
+	}
 	return cmd
+}
+
+// Synonyms returns verbs that people take for one another. A group of commands shows one of each
+// and accepts the others.
+func Synonyms() [][]string { return [][]string{{"list", "ls"}, {"remove", "rm", "revoke", "delete"}} }
+
+// share gives the verbs that none of the commands has to the one with the first of them.
+func share(verbs []string, commands []*cobra.Command) {
+	var first *cobra.Command
+	var rest []string
+	for _, verb := range verbs {
+		at := slices.IndexFunc(commands, func(cmd *cobra.Command) bool { return cmd.Name() == verb })
+		switch {
+		case at < 0:
+			rest = append(rest, verb)
+		case first == nil:
+			first = commands[at]
+		}
+	}
+	if first != nil {
+		first.Aliases = append(first.Aliases, rest...)
+	}
 }
 
 // Arguments wraps a check of the arguments so that its error is a usage error.
@@ -92,7 +118,8 @@ func FilledFlags(cmd *cobra.Command, names ...string) *cobra.Command {
 // helpWidth is the length of the longest line of help.
 const helpWidth = 100
 
-// setUsage has the help of cmd and of the commands below it wrap its flags.
+// setUsage has the help of cmd and of the commands below it wrap its flags, and leave out other
+// names of commands.
 func setUsage(cmd *cobra.Command) {
 	cobra.AddTemplateFunc("wrapFlags", func(flags *pflag.FlagSet) string {
 		return strings.TrimRight(flags.FlagUsagesWrapped(helpWidth), " \n")
@@ -101,6 +128,7 @@ func setUsage(cmd *cobra.Command) {
 	for _, flags := range []string{".LocalFlags", ".InheritedFlags"} {
 		template = strings.ReplaceAll(template, flags+".FlagUsages | trimTrailingWhitespaces", "wrapFlags "+flags)
 	}
+	template = strings.Replace(template, "{{if gt (len .Aliases) 0}}", "{{if false}}", 1)
 	cmd.SetUsageTemplate(template)
 }
 
