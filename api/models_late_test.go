@@ -258,3 +258,44 @@ func TestRetriesSeeNewReplicas(t *testing.T) {
 		t.Errorf("the answer to try %d is %d: %s", models.tries, answer.status, answer.body)
 	}
 }
+
+// orphanedModels answers the second try of a request. The cluster loses its leader with the
+// replica of the first one.
+type orphanedModels struct {
+	engineModels
+
+	lose  func()
+	tries int
+}
+
+func (m *orphanedModels) Infer(
+	*fsm.View, *compute.Execution, *http.Request, []byte, uint64, *int,
+) (*http.Response, error) {
+	if m.tries++; m.tries == 1 {
+		m.lose()
+		return nil, compute.Errorf(compute.CodeUnavailable, "No replica answered.").Named("replica_failed")
+	}
+	return &http.Response{
+		StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}}, ContentLength: 2,
+		Body: io.NopCloser(strings.NewReader("{}")),
+	}, nil
+}
+
+// TestRetriesWithoutALeader holds that a request whose replica ended together with the leader is
+// answered by another replica, for as long as requests are without a leader.
+func TestRetriesWithoutALeader(t *testing.T) {
+	for contact, want := range map[time.Duration]int{0: 200, 4 * time.Second: 200, 6 * time.Second: 503} {
+		models := &orphanedModels{}
+		w := newWorld(t, func(c *handler.Config) { c.Models, c.Stopwatch = models, time.Now })
+		w.upgrade()
+		id := w.deploy()
+		models.lose = func() {
+			w.know(func(s *readerState) { s.noLeader, s.lastContact = true, contact })
+		}
+		answer := w.send(http.MethodPost, edge.ModelRoot+"/chat/completions", w.adaKey,
+			`{"model":"`+id.String()+`","messages":[]}`)
+		if answer.status != want {
+			t.Errorf("%s after the last contact: try %d is answered %d: %s", contact, models.tries, answer.status, answer.body)
+		}
+	}
+}

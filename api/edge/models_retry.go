@@ -22,8 +22,9 @@ const (
 // would hand the request, which may be the reason, to each replica that restarts.
 const failedWait = 5 * time.Second
 
-// retries reports whether a request that no replica answered is tried again, and waits
-// before that for a newer view. It counts the tries.
+// retries reports whether a request that no replica answered is tried again, and reads a
+// newer view before that: without a leader, which may have been on the node of the replica,
+// the one of this node. It counts the tries.
 func (c *modelCall) retries(ctx context.Context, err error, tries *int) bool {
 	*tries++
 	if c.failed > 0 && c.failedAt.IsZero() {
@@ -39,7 +40,7 @@ func (c *modelCall) retries(ctx context.Context, err error, tries *int) bool {
 	if *tries > 1 && !loop.Sleep(ctx, retryPause) {
 		return false
 	}
-	return c.readNow() == nil //nolint:contextcheck // It lives as the server does.
+	return c.freshen() == nil //nolint:contextcheck // It lives as the server does.
 }
 
 // isKept reports whether a request was sent to no replica, because some have failed with it
