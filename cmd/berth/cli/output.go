@@ -34,13 +34,18 @@ func printJSON(w io.Writer, value any, indent string) error {
 	return err
 }
 
-// Plain returns a text of one or more lines for a terminal: other control characters, and those
-// that change the direction of text, are shown and not sent.
+// Plain returns a text of one or more lines for a terminal: control characters other than line
+// feeds and tabs, and those that change the direction of text, are shown and not sent.
 func Plain(text string) string {
 	var out strings.Builder
-	for line := range strings.Lines(text) {
-		line, ends := strings.CutSuffix(line, "\n")
-		out.WriteString(compute.Printable(line))
+	for piece := range strings.SplitAfterSeq(text, "\n") {
+		line, ends := strings.CutSuffix(piece, "\n")
+		for i, column := range strings.Split(line, "\t") {
+			if i > 0 {
+				out.WriteByte('\t')
+			}
+			out.WriteString(compute.Printable(column))
+		}
 		if ends {
 			out.WriteByte('\n')
 		}

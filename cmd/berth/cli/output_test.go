@@ -35,3 +35,15 @@ func TestNamesArePrintedPlain(t *testing.T) {
 		}
 	}
 }
+
+// TestPlainKeepsLines keeps what arranges a text of several lines: line feeds and tabs.
+func TestPlainKeepsLines(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "\n": "\n", "\ta\n\n\tb\t\n": "\ta\n\n\tb\t\n",
+		"a\x1b[2J\tb\r\n": `a\u001b[2J` + "\tb" + `\u000d` + "\n",
+	} {
+		if got := cli.Plain(text); got != want {
+			t.Errorf("%q is shown as %q, want %q", text, got, want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package execution
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -102,8 +103,8 @@ func (f *deployFlags) do(cmd *cobra.Command, model string) error {
 			fmt.Fprintf(cmd.ErrOrStderr(), "berth: deployment %s is %s\n", created.ID, shown)
 		}
 		if d.Status == "failed" {
-			return &cli.ExitError{Code: cli.ExitFailed, Err: fmt.Errorf("the deployment has failed: %s\n%s",
-				cli.OrNone(d.Detail), strings.Join(d.EngineOutput, "\n"))}
+			err := fmt.Errorf("the deployment has failed: %s", cli.OrNone(d.Detail))
+			return &cli.ExitError{Code: cli.ExitFailed, Err: errors.Join(printEngine(cmd, true, d.EngineOutput), err)}
 		}
 		if d.Ready > 0 {
 			break
@@ -185,8 +186,11 @@ func newDeployShow() *cobra.Command {
 					return err
 				}
 			}
-			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is %s on %s: %s\n%s\n", d.Model, d.Status, d.Engine, d.BaseURL,
-				cli.Plain(strings.Join(append([]string{cli.OrNone(d.Detail)}, d.EngineOutput...), "\n"))); err != nil {
+			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is %s on %s: %s\n%s\n",
+				d.Model, d.Status, d.Engine, d.BaseURL, cli.Plain(cli.OrNone(d.Detail))); err != nil {
+				return err
+			}
+			if err := printEngine(cmd, false, d.EngineOutput); err != nil {
 				return err
 			}
 			return cli.PrintTable(cmd.OutOrStdout(), t)
@@ -204,14 +208,23 @@ func newDeployLogs() *cobra.Command {
 			if asJSON {
 				return cli.PrintJSON(cmd.OutOrStdout(), found)
 			}
-			out := cli.NewOutputPrinter(cmd, false)
-			for _, line := range found.Logs {
-				if err := out.Print(client.Event{Content: line.Message + "\n"}); err != nil {
-					return err
-				}
+			lines := make([]string, len(found.Logs))
+			for i, line := range found.Logs {
+				lines[i] = line.Message
 			}
-			return nil
+			return printEngine(cmd, false, lines)
 		})
+}
+
+// printEngine prints lines of engines as output is printed: with their colours.
+func printEngine(cmd *cobra.Command, stderr bool, lines []string) error {
+	out := cli.NewOutputPrinter(cmd, false)
+	for _, line := range lines {
+		if err := out.Print(client.Event{Stderr: stderr, Content: line + "\n"}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // newDeployChange returns a command that changes a deployment.

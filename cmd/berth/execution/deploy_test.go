@@ -134,3 +134,19 @@ func TestDeployUpdate(t *testing.T) {
 		t.Errorf("of one that fails, got %+v", r)
 	}
 }
+
+// TestDeployShowsEnginesAsTheyWrite prints lines of engines as output, with tabs and
+// colours, also of a deployment that fails, and other details without.
+func TestDeployShowsEnginesAsTheyWrite(t *testing.T) {
+	const wrote, sent = "\x1b[36m(EngineCore)\x1b[0m\tbad magic\n", `"\u001b[36m(EngineCore)\u001b[0m\tbad magic"`
+	row := strings.Replace(deploymentRow("failed", 0, "null", "null"), `"bad magic"`, sent, 1)
+	mustDeployments(t, strings.Replace(row, `"status_details":null`, `"status_details":"a\u001b[2Jb"`, 1))
+	r := execute(t, "", "deploy", "show", clitest.SomeID)
+	if r.Code != 0 || !strings.Contains(r.Out, wrote) || !strings.Contains(r.Out, `a\u001b[2Jb`) {
+		t.Errorf("got %+v", r)
+	}
+	r = execute(t, "", "deploy", "create", "a/b", "--gpu", "h100", "--target-latency-p95", "1500ms")
+	if r.Code != cli.ExitFailed || !strings.Contains(r.Errors, wrote) || !strings.Contains(r.Errors, `has failed: a\u001b[2Jb`) {
+		t.Errorf("created, got %+v", r)
+	}
+}
