@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -30,6 +32,7 @@ type SecretOutput struct {
 func OpenSecret(cmd *cobra.Command, name, out string) (*SecretOutput, error) {
 	s := &SecretOutput{name: name, stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr()}
 	if out == "-" {
+		signal.Ignore(syscall.SIGPIPE) // The program would end at a write to a reader that has ended.
 		return s, nil
 	}
 	reserved, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
