@@ -73,14 +73,20 @@ func newCallbackSecretSet(conn *cli.Connection) *cobra.Command {
 secret before it signs them too for a day, so that receivers can be changed meanwhile.`,
 		Example: `  berth orgs callback-secret set > secret.txt`, Args: cli.Arguments(cobra.NoArgs),
 		RunE: inOrg(conn, func(cmd *cobra.Command, c *client.Client, slug string) error {
+			keep, err := cli.OpenSecret(cmd, "callback secret", "-")
+			if err != nil {
+				return err
+			}
 			made, err := c.SetCallbackSecret(cmd.Context(), slug)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return cli.PrintJSON(cmd.OutOrStdout(), made)
+				return keep.Show(made.Secret, cli.PrintJSON(cmd.OutOrStdout(), made))
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), made.Secret)
+			if err := keep.Keep(made.Secret); err != nil {
+				return err
+			}
 			fmt.Fprintf(cmd.ErrOrStderr(),
 				"berth: callbacks of %s are signed by secret %d, which is not shown again\n", slug, made.Number)
 			return nil
