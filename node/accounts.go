@@ -27,6 +27,7 @@ func (n *Node) accounts() (handler.Accounts, error) {
 	}
 	out.Identities = identity.New(identity.Config{
 		Issuer: cfg.Issuer, ClientID: cfg.ClientID, ClientSecret: secret, Domains: domains, Now: n.cluster.Clock().Now,
+		Log: n.logger.With("part", "identity"),
 	})
 	return out, nil
 }

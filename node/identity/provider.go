@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,6 +20,9 @@ import (
 // callTimeout bounds a call of the provider.
 const callTimeout = 8 * time.Second
 
+// noteEvery is how often a failure is logged: strangers can cause them.
+const noteEvery = 5 * time.Second
+
 // deviceGrant is the grant type of RFC 8628.
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
@@ -30,6 +34,7 @@ type Config struct {
 	Domains      []string // Domains of e-mail addresses that may sign in; none for all.
 	Client       *http.Client
 	Now          func() time.Time
+	Log          *slog.Logger // For why sign-ins fail; nil for no log.
 }
 
 // Provider is an identity provider.
@@ -39,6 +44,7 @@ type Provider struct {
 	mu sync.Mutex
 
 	found *oidc.Provider // Nil until it has been discovered.
+	noted time.Time      // When a failure was last logged.
 }
 
 // New returns a Provider, which is discovered when it is used first.
@@ -83,6 +89,25 @@ func withoutSecrets(err error) error {
 	return err
 }
 
+// note logs why a sign-in failed, if the provider or its settings are the reason: the
+// operator has to act, and the answer to the person has no reason in it.
+func (p *Provider) note(err error) {
+	e, ok := errors.AsType[*compute.Error](err)
+	if !ok || e.Err == nil || p.cfg.Log == nil {
+		return
+	}
+	p.mu.Lock()
+	now := p.cfg.Now()
+	due := p.noted.IsZero() || now.Sub(p.noted) >= noteEvery
+	if due {
+		p.noted = now
+	}
+	p.mu.Unlock()
+	if due {
+		p.cfg.Log.Warn("sign-in with the identity provider failed", "code", e.Detail, "err", e.Err)
+	}
+}
+
 // client returns the OAuth client of the provider.
 func (p *Provider) client(found *oidc.Provider) *oauth2.Config {
 	return &oauth2.Config{
@@ -97,7 +122,8 @@ func (p *Provider) call(ctx context.Context) (context.Context, context.CancelFun
 }
 
 // Endpoints returns where browsers sign in.
-func (p *Provider) Endpoints(ctx context.Context) (compute.IdentityProvider, error) {
+func (p *Provider) Endpoints(ctx context.Context) (_ compute.IdentityProvider, err error) {
+	defer func() { p.note(err) }()
 	ctx, cancel := p.call(ctx)
 	defer cancel()
 	found, err := p.discover(ctx)
@@ -111,7 +137,8 @@ func (p *Provider) Endpoints(ctx context.Context) (compute.IdentityProvider, err
 }
 
 // Device starts the sign-in of a program that has no browser.
-func (p *Provider) Device(ctx context.Context) (compute.DeviceCode, error) {
+func (p *Provider) Device(ctx context.Context) (_ compute.DeviceCode, err error) {
+	defer func() { p.note(err) }()
 	ctx, cancel := p.call(ctx)
 	defer cancel()
 	found, err := p.discover(ctx)
@@ -156,7 +183,8 @@ func (p *Provider) Exchange(ctx context.Context, code, verifier, redirectURL, no
 // redeem exchanges a code for tokens, and verifies them.
 func (p *Provider) redeem(
 	ctx context.Context, code, redirectURL, nonce string, options ...oauth2.AuthCodeOption,
-) (compute.Identity, error) {
+) (_ compute.Identity, err error) {
+	defer func() { p.note(err) }()
 	ctx, cancel := p.call(ctx)
 	defer cancel()
 	found, err := p.discover(ctx)
@@ -178,7 +206,7 @@ func (p *Provider) redeem(
 	}
 	verified, err := found.Verifier(&oidc.Config{ClientID: p.cfg.ClientID, Now: p.cfg.Now}).Verify(ctx, text)
 	if err != nil {
-		return compute.Identity{}, errIdentity(errors.New("the ID token is not valid"))
+		return compute.Identity{}, errIdentity(fmt.Errorf("verify ID token: %w", err))
 	}
 	if verified.Nonce != nonce {
 		return compute.Identity{}, errIdentity(errors.New("the ID token is of another sign-in"))

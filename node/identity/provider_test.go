@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
@@ -16,6 +17,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/zitadel/oidc/v3/example/server/exampleop"
 	"github.com/zitadel/oidc/v3/example/server/storage"
@@ -289,6 +291,43 @@ func TestAuthorizedParty(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// TestFailuresAreLogged holds that the log says why sign-ins fail whatever the person does, and
+// that strangers cannot fill it.
+func TestFailuresAreLogged(t *testing.T) {
+	i := newIssuer(t)
+	var log bytes.Buffer
+	now := time.Now()
+	p := i.client("device")
+	p.cfg.Log, p.cfg.Now = slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now }
+	claims := map[string]any{"aud": []string{"other"}}
+	p.cfg.Client = &http.Client{Transport: resigned{i, func(of map[string]any) { maps.Copy(of, claims) }}}
+	fail := func(want string) {
+		t.Helper()
+		log.Reset()
+		code, err := p.Device(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Poll(t.Context(), code.Device); detail(err) != "authorization_pending" || log.Len() > 0 {
+			t.Errorf("before it is approved: %v, logged %s", err, &log)
+		}
+		if err := i.CompleteDeviceAuthorization(t.Context(), code.User, "id1"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Poll(t.Context(), code.Device); detail(err) != "bad_login" {
+			t.Errorf("got %v", err)
+		}
+		if !strings.Contains(log.String(), want) || strings.Contains(log.String(), code.Device) || want == "" && log.Len() > 0 {
+			t.Errorf("logged %s, want %q", &log, want)
+		}
+	}
+	fail("expected audience")
+	fail("")
+	now = now.Add(noteEvery)
+	claims = map[string]any{"exp": now.Add(-10 * time.Minute).Unix()}
+	fail("token is expired")
 }
 
 // TestProviderIsDown holds that a sign-in can be repeated later.
