@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -38,11 +39,31 @@ func (p *fakePayments) Checkout(_ context.Context, o compute.Order) (compute.Che
 }
 
 func (*fakePayments) Confirm(body []byte, signature string) (compute.Purchase, bool, error) {
-	if signature != "good" {
-		return compute.Purchase{}, false, nil
-	}
 	org, err := compute.ParseOrgID(strings.TrimSpace(string(body)))
-	return compute.Purchase{Org: org, ID: "cs_1", Amount: compute.Credit, Customer: "cus_1", Paid: 150, Currency: "eur", Payment: "pi_1"}, err == nil, nil
+	p := compute.Purchase{Org: org, ID: "cs_1", Amount: compute.Credit, Customer: "cus_1", Paid: 150, Currency: "eur", Payment: "pi_1"}
+	switch signature {
+	case "good":
+		return p, err == nil, nil
+	case "other currency":
+		return p, false, compute.Errorf(compute.CodeConflict, "150 usd were paid, not 150 eur.").Named("bad_report")
+	}
+	return compute.Purchase{}, false, nil
+}
+
+// TestUnaddedPaymentsAreLogged holds that the log names what to refund.
+func TestUnaddedPaymentsAreLogged(t *testing.T) {
+	var log bytes.Buffer
+	w := newWorld(t, func(c *handler.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	w.upgrade()
+	org := w.org("bob-lab").String()
+	if res := w.send("POST", "/billing/webhook", "", org, "Stripe-Signature", "other currency"); res.status != http.StatusConflict {
+		t.Errorf("got %d %s", res.status, res.body)
+	}
+	for _, want := range []string{"refund", org, "checkout cs_1", "payment pi_1", "150 usd were paid"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("%q is not in %s", want, log.String())
+		}
+	}
 }
 
 // TestCheckout starts purchases, and takes the report of one twice.

@@ -87,7 +87,7 @@ func (g *checkouts) report(r *edge.Request) (any, error) {
 	}
 	purchase, about, err := g.Config.Payments.Confirm(r.Raw(), r.Signature)
 	if compute.CodeOf(err) == compute.CodeConflict { // It is the provider's, about something paid.
-		r.Log(g.Log).Error("paid credits not added: refund the payment at the provider", "err", err)
+		g.logUnadded(r, purchase, err)
 	}
 	if err != nil {
 		return nil, err
@@ -98,13 +98,18 @@ func (g *checkouts) report(r *edge.Request) (any, error) {
 		}
 		_, err := g.Propose(r, command.RecordPurchase{Purchase: purchase})
 		if code := compute.CodeOf(err); code == compute.CodeNotFound || code == compute.CodeInvalid {
-			// The provider's repeats will not help: only people can give the money back.
-			r.Log(g.Log).Error("paid credits not added: refund the payment at the provider", "org", purchase.Org, "detail",
-				fmt.Sprintf("%s credits of checkout %s, payment %s", purchase.Amount, purchase.ID, purchase.Payment), "err", err)
+			g.logUnadded(r, purchase, err)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
 	return wire.Message{Message: "The report is taken."}, nil
+}
+
+// logUnadded logs a payment that adds no credits. The provider's repeats will not help: only
+// people can give the money back.
+func (g *checkouts) logUnadded(r *edge.Request, p compute.Purchase, err error) {
+	r.Log(g.Log).Error("paid credits not added: refund the payment at the provider", "org", p.Org, "detail",
+		fmt.Sprintf("%s credits of checkout %s, payment %s", p.Amount, p.ID, p.Payment), "err", err)
 }

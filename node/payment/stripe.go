@@ -162,15 +162,25 @@ func errSignature() error {
 		"The signature of the payment provider is missing or wrong.").Named("bad_signature")
 }
 
+// errOld refuses a report that somebody may have kept, or that a wrong clock makes old.
+func errOld() error {
+	return compute.Errorf(compute.CodeInvalid, "The report was signed more than %s ago by the clock of this node: "+
+		"check the clock. The provider repeats its reports.", webhook.DefaultTolerance).Named("report_too_old")
+}
+
 func errReport(why string) error {
 	return compute.Errorf(compute.CodeInvalid, "%s", why).Named("bad_report")
 }
 
 // Confirm returns the purchase that a report of the provider is about. It reports false
-// for reports about anything but a purchase of this cluster that is paid for.
+// for reports about anything but a purchase of this cluster that is paid for. If another
+// amount was paid the error is a conflict, beside the purchase.
 func (s *Stripe) Confirm(body []byte, signature string) (compute.Purchase, bool, error) {
 	event, err := webhook.ConstructEventWithOptions(body, signature, s.cfg.WebhookSecret,
 		webhook.ConstructEventOptions{IgnoreAPIVersionMismatch: true})
+	if errors.Is(err, webhook.ErrTooOld) {
+		return compute.Purchase{}, false, errOld()
+	}
 	if err != nil {
 		return compute.Purchase{}, false, errSignature()
 	}
@@ -194,10 +204,6 @@ func (s *Stripe) Confirm(body []byte, signature string) (compute.Purchase, bool,
 		return compute.Purchase{}, false, errReport("The report is not about a purchase of credits.")
 	}
 	asked := cmp.Or(meta[metaIn], s.cfg.Currency) // The operator may have changed the setting since.
-	if session.AmountTotal < total || !strings.EqualFold(string(session.Currency), asked) {
-		return compute.Purchase{}, false, compute.Errorf(compute.CodeConflict,
-			"%d %s were paid, not %d %s.", session.AmountTotal, session.Currency, total, asked).Named("bad_report")
-	}
 	p := compute.Purchase{
 		Org: org, ID: session.ID, Amount: compute.Credits(amount),
 		Paid: session.AmountTotal, Currency: string(session.Currency),
@@ -207,6 +213,10 @@ func (s *Stripe) Confirm(body []byte, signature string) (compute.Purchase, bool,
 	}
 	if session.Customer != nil {
 		p.Customer = session.Customer.ID
+	}
+	if session.AmountTotal < total || !strings.EqualFold(string(session.Currency), asked) {
+		return p, false, compute.Errorf(compute.CodeConflict,
+			"%d %s were paid, not %d %s.", session.AmountTotal, session.Currency, total, asked).Named("bad_report")
 	}
 	return p, true, nil
 }
