@@ -42,6 +42,9 @@ func ParseSettings(texts []string) ([]Setting, error) {
 			faults = append(faults, fmt.Errorf("--set: %q is not KEY=VALUE, as in billing.mode=meter", text))
 		case key == "gpus" || strings.HasPrefix(key, "gpus."):
 			faults = append(faults, fmt.Errorf("--set: %s differs from node to node: use --gpus", key))
+		case key == "api.tls" || strings.HasPrefix(key, "api.tls."):
+			faults = append(faults, fmt.Errorf("--set: %s: berth dev serves plain HTTP on this machine; "+
+				"start berth node for TLS", key))
 		case owned:
 			faults = append(faults, fmt.Errorf("--set: %s differs from node to node: berth dev sets it", key))
 		case value == "":

@@ -30,6 +30,8 @@ func TestParseSettings(t *testing.T) {
 		{"name=x", "berth dev sets it"},
 		{"api.addr=127.0.0.1:1", "berth dev sets it"},
 		{"join.hosts=x:1", "berth dev sets it"},
+		{"api.tls.cert=/etc/berth/api.crt", "serves plain HTTP"},
+		{"api.tls={cert: a, key: b}", "serves plain HTTP"},
 	} {
 		_, err := dev.ParseSettings([]string{test.text})
 		switch {
