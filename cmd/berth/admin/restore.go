@@ -68,12 +68,15 @@ executions in them cannot be read: copy the directory blobs of any server that h
 		}
 	}
 	if r.Done {
+		earlier := ""
+		if r.SetAside != "" { // A replaced machine has none.
+			earlier = "Its earlier data is in " + r.SetAside + "\n"
+		}
 		_, err := fmt.Fprintf(w, `
 Restored: server %s holds it alone, in epoch %d of the cluster.
 %d attempts ended unbilled, %d executions wait and will be executed, %d join tokens are void.
-Its earlier data is in %s
-Start this server, and once it answers the others.
-`, r.Node, r.Epoch, r.Ended, r.Queued, r.Tokens, r.SetAside)
+%sStart this server, and once it answers the others.
+`, r.Node, r.Epoch, r.Ended, r.Queued, r.Tokens, earlier)
 		return err
 	}
 	_, err := fmt.Fprintf(w, `
