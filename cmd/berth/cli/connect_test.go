@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -212,6 +213,20 @@ func TestUnreachableIsNoFailure(t *testing.T) {
 	if ExitCode(err) != ExitSystem || !strings.Contains(out.String(), "cannot reach the cluster at http://a") ||
 		!strings.Contains(out.String(), "BERTH_ADDR") {
 		t.Errorf("exit code %d, %s", ExitCode(err), out.String())
+	}
+	out.Reset()
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	server.StartTLS()
+	defer server.Close()
+	c, err2 := client.New(client.Config{Addrs: []string{server.URL}, RetryFor: -1})
+	if err2 != nil {
+		t.Fatal(err2)
+	}
+	_, err2 = c.Nodes(t.Context())
+	PrintError(&out, err2)
+	if !strings.Contains(out.String(), "--cacert") || strings.Contains(out.String(), "check the address") {
+		t.Errorf("an unknown authority: %s", out.String())
 	}
 	out.Reset()
 	PrintError(&out, &client.Error{Status: 401, Code: "unauthenticated", Detail: "No.", RequestID: "4711"})

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -69,7 +70,9 @@ func PrintError(w io.Writer, err error) {
 		return
 	}
 	fmt.Fprintln(w, "berth:", Plain(err.Error()))
-	if _, ok := errors.AsType[*client.UnreachableError](err); ok {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		fmt.Fprintln(w, "berth: if the cluster has an authority of its own, name its file with --cacert or BERTH_CACERT")
+	} else if _, ok := errors.AsType[*client.UnreachableError](err); ok {
 		fmt.Fprintln(w, "berth: check the address (--addr, BERTH_ADDR or berth context list), and that a node runs there")
 	}
 	if e, ok := errors.AsType[*client.Error](err); ok {
