@@ -139,7 +139,8 @@ const (
 	variable = `{"id":"` + keyID + `","name":"TOKEN","value":"****","is_secret":true,"created_at":"2026-02-01T00:00:00Z",
 		"updated_at":"2026-02-01T00:00:00Z"}`
 	usage = `{"group_by":"tag","from":"2026-02-01T00:00:00Z","to":"2026-03-01T00:00:00Z",
-		"rows":[{"group":"night","executions":2,"seconds":7200,"gpu_seconds":3600,"credits":1.5,"prompt_tokens":7,"completion_tokens":5}],
+		"rows":[{"group":"night","executions":2,"seconds":7200,"gpu_seconds":3600,"credits":1.5,"prompt_tokens":7,"completion_tokens":5},
+		{"group":"","executions":1,"seconds":3600,"gpu_seconds":0,"credits":0.25}],
 		"total":{"group":"","executions":2,"seconds":7200,"gpu_seconds":3600,"credits":1.5}}`
 	budgets = `[{"max_credits":9,"period":"month"},{"key_id":"0198c0de-0000-7000-8000-00000000eeee","max_credits":5,"period":"total"},
 		{"key_id":"` + keyID + `","max_credits":5,"enforce":true,"period":"month","callback_url":"https://a.example"},{"user_id":"` + userID + `","max_credits":5},{"user_id":"` + orgID + `","max_credits":5}]`
@@ -232,6 +233,7 @@ func TestBillingCommands(t *testing.T) {
 	mustLogin(t, addr)
 	r := execute(t, "", "billing", "usage", "--by", "tag", "--from", "2026-02-01")
 	want(t, r, 0, "night     2            2.00    1.00        7               5                   1.5")
+	want(t, r, 0, "-         1            1.00 ") // Without a tag.
 	want(t, r, 0, "(total)   2            2.00    1.00        0               0                   1.5")
 	r = execute(t, "", "billing", "usage", "--by", "key")
 	want(t, r, 0, "ci "+keyID+" ")

@@ -1,6 +1,7 @@
 package account
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -125,7 +126,8 @@ func printUsage(cmd *cobra.Command, c *client.Client, query client.UsageQuery, a
 	}
 	report.Total.Group = "(total)"
 	for _, row := range append(report.Rows, report.Total) {
-		name := row.Group
+		name := cmp.Or(row.Group, "-") // Submitted without a key, tag or model.
+
 		if row.ID != nil && names[name] > 1 { // Keys of different people may have the same name.
 			name += " " + *row.ID
 		}
