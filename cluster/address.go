@@ -12,10 +12,10 @@ func joinPort(host string, port int) string {
 	return net.JoinHostPort(host, strconv.Itoa(port))
 }
 
-// advertisedHost returns the host under which others reach a listener on ip: the
+// AdvertisedHost returns the host under which others reach a listener on ip: the
 // configured one, ip itself, or the first address of the machine when ip means all
 // of them.
-func advertisedHost(configured string, ip net.IP) (string, error) {
+func AdvertisedHost(configured string, ip net.IP) (string, error) {
 	if configured != "" {
 		return configured, nil
 	}

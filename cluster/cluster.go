@@ -144,7 +144,7 @@ func newCluster(cfg Config) *Cluster {
 	})
 	c.gossip = gossip.New(gossip.Config{
 		Listen: cfg.GossipListen, Name: cfg.Name, Role: cfg.Role, API: cfg.API, Metrics: cfg.Metrics, Version: cfg.Version,
-		AdvertisedHost: func(ip net.IP) (string, error) { return advertisedHost(cfg.Advertise, ip) },
+		AdvertisedHost: func(ip net.IP) (string, error) { return AdvertisedHost(cfg.Advertise, ip) },
 		Rand:           cfg.Rand, Codec: c.codec, Logger: c.logger, Closed: c.closed, Alive: c.metrics.seen,
 		Servers: c.members.serverIDs, Lookup: c.members.lookup,
 	})
@@ -194,7 +194,7 @@ func (c *Cluster) listen(ctx context.Context) error {
 		return fmt.Errorf("open cluster port: %w", err)
 	}
 	c.listener = listener
-	host, err := advertisedHost(c.cfg.Advertise, listener.Addr().(*net.TCPAddr).IP)
+	host, err := AdvertisedHost(c.cfg.Advertise, listener.Addr().(*net.TCPAddr).IP)
 	if err != nil {
 		return err
 	}

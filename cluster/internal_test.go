@@ -233,9 +233,9 @@ func TestAdvertisedHost(t *testing.T) {
 		{"", "127.0.0.1", "127.0.0.1"},
 		{"", "10.1.2.3", "10.1.2.3"},
 	} {
-		got, err := advertisedHost(test.configured, net.ParseIP(test.listening))
+		got, err := AdvertisedHost(test.configured, net.ParseIP(test.listening))
 		if err != nil || got != test.want {
-			t.Errorf("advertisedHost(%q, %s) = %q, %v; want %q", test.configured, test.listening, got, err, test.want)
+			t.Errorf("AdvertisedHost(%q, %s) = %q, %v; want %q", test.configured, test.listening, got, err, test.want)
 		}
 	}
 	if got := joinPort("::1", 6471); got != "[::1]:6471" {

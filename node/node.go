@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -365,14 +366,18 @@ func (n *Node) openListeners(ctx context.Context) (err error) {
 }
 
 // reachable returns the address under which others reach a listener; advertise is the
-// configured host, "" for none.
+// configured host, "" for none. It is the machine's own for a listener on all addresses.
 func reachable(addr net.Addr, advertise string) string {
 	host, port, err := net.SplitHostPort(addr.String())
 	if err != nil {
 		return addr.String()
 	}
-	if ip := net.ParseIP(host); advertise != "" && (ip == nil || !ip.IsLoopback()) {
-		host = advertise
+	if ip := net.ParseIP(host); ip == nil {
+		host = cmp.Or(advertise, host)
+	} else if !ip.IsLoopback() {
+		if known, err := cluster.AdvertisedHost(advertise, ip); err == nil {
+			host = known
+		}
 	}
 	return net.JoinHostPort(host, port)
 }
