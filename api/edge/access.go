@@ -197,7 +197,7 @@ func (r *Request) enterOrg() error {
 	}
 	if r.Caller.role < r.route.Role {
 		return compute.Errorf(compute.CodeForbidden,
-			"You are %s of this organization; this needs %s.", r.Caller.role, r.route.Role).Named("role_too_low")
+			"You have the role %s in this organization; this needs %s.", r.Caller.role, r.route.Role).Named("role_too_low")
 	}
 	return nil
 }
