@@ -297,6 +297,12 @@ func (fakeIdentities) Device(context.Context) (compute.DeviceCode, error) {
 
 func (fakeIdentities) Poll(_ context.Context, device string) (compute.Identity, error) {
 	email, unverified := strings.CutPrefix(device, "!")
+	subject, now, renamed := strings.Cut(email, " is now ")
+	if renamed {
+		return compute.Identity{
+			Subject: "https://id.example " + subject, Email: now, Name: "Renamed Person", EmailVerified: !unverified,
+		}, nil
+	}
 	if !strings.Contains(email, "@") {
 		email += "@id.example"
 	}
@@ -418,6 +424,38 @@ func TestIdentities(t *testing.T) {
 	closed.upgrade()
 	if res := closed.send("POST", "/auth/oidc/token", "", `{"device_code":"eve@id.example"}`); res.status != 403 {
 		t.Errorf("where only the operator makes accounts: %d %s", res.status, res.body)
+	}
+}
+
+// TestRenamedPerson signs in with another address and name at the identity provider than
+// before: the user has them, unless another user has the address or it is not verified.
+func TestRenamedPerson(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	signIn := func(device string) wire.Session {
+		t.Helper()
+		var s wire.Session
+		w.mustDo("POST", "/auth/oidc/token", "", map[string]any{"device_code": device}, &s)
+		return s
+	}
+	first := signIn("ada@id.example")
+	for device, email := range map[string]string{
+		"!ada@id.example is now forged@id.example": "ada@id.example",
+		"ada@id.example is now bob@example.com":    "ada@id.example",
+	} {
+		if s := signIn(device); s.UserID != first.UserID || s.Email != email {
+			t.Errorf("%s: %+v", device, s)
+		}
+	}
+	if s := signIn("ada@id.example is now lovelace@id.example"); s.UserID != first.UserID || s.Email != "lovelace@id.example" {
+		t.Errorf("got %+v", s)
+	}
+	if u, _ := w.machine.View().User(first.UserID); u.FullName != "Renamed Person" {
+		t.Errorf("the user is %+v", u)
+	}
+	w.mustDo("GET", "/user/status", first.AccessToken, nil, nil) // Earlier logins go on.
+	if s := signIn("ada@id.example is now ada@id.example"); s.UserID != first.UserID || s.Email != "ada@id.example" {
+		t.Errorf("back: %+v", s)
 	}
 }
 

@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"cmp"
+
 	"berth/compute"
 	"berth/fsm/command"
 	"berth/fsm/format"
@@ -41,9 +43,10 @@ func (s *identity) linkUser(c command.LinkUser) command.Result {
 	case c.Subject == "" || len(c.Subject) > maxSubject:
 		return refuse(compute.CodeInvalid, "subject", "a subject has 1 to %d bytes", maxSubject)
 	case known.Subject == c.Subject:
-		return command.Result{Repeat: true, ID: c.User.UUID}
+		return s.renameUser(known, &c)
 	case taken && holder != c.User || known.Subject != "":
-		return refuse(compute.CodeConflict, "subject_taken", "the account is another person's at the identity provider")
+		return refuse(compute.CodeConflict, "subject_taken",
+			"an account here with this address belongs to another person of the identity provider")
 	}
 	u := *known
 	u.Subject = c.Subject
@@ -54,6 +57,20 @@ func (s *identity) linkUser(c command.LinkUser) command.Result {
 	}
 	s.view.putUser(&u)
 	return command.Result{ID: c.User.UUID}
+}
+
+// renameUser records the address and the name of a user as the identity provider has them.
+func (s *identity) renameUser(known *compute.User, c *command.LinkUser) command.Result {
+	u := *known
+	u.Email, u.FullName = cmp.Or(c.Email, u.Email), cmp.Or(c.FullName, u.FullName)
+	if u == *known {
+		return command.Result{Repeat: true, ID: u.ID.UUID}
+	}
+	if holder, taken := s.view.emails.Get(u.Email); taken && holder != u.ID {
+		return refuse(compute.CodeConflict, "email_taken", "the e-mail address is taken")
+	}
+	s.view.putUser(&u)
+	return command.Result{ID: u.ID.UUID}
 }
 
 // dropAccess ends all logins of a user, and removes the user's keys, variables and

@@ -48,6 +48,9 @@ func (s *trail) entryOfUser(cmd command.Command, r command.Result) (auditEntry, 
 	case command.LinkUser:
 		a := c.Actor
 		a.User = c.User
+		if c.Email != "" || c.FullName != "" {
+			return auditEntry{a, s.home(c.User), "user.rename", c.User.String(), ""}, true
+		}
 		return auditEntry{a, s.home(c.User), "user.link", c.User.String(), c.Subject}, true
 	case command.SetUser:
 		return auditEntry{c.Actor, compute.OrgID{}, "user.change", c.User.String(), userChange(&c)}, true

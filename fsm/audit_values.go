@@ -52,6 +52,10 @@ func (s *trail) recordOf(cmd command.Command) (settings, bool) {
 		if u, ok := s.view.users.Get(c.User); ok {
 			return settings{hidden: fmt.Sprint(u.Active, u.Temporary, u.PasswordHash)}, true
 		}
+	case command.LinkUser:
+		if u, ok := s.view.users.Get(c.User); ok && (c.Email != "" || c.FullName != "") {
+			return settings{shown: strings.TrimSpace(u.Email + " " + u.FullName)}, true
+		}
 	case command.SetMember:
 		if m, ok := s.view.Membership(c.Org, c.User); ok {
 			return settings{shown: m.Role.String()}, true

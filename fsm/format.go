@@ -115,6 +115,10 @@ func (v *View) AllowsResealedTexts() error { return v.allowsFormat(format.Rotati
 // confirms, may not yet be bound to the password that was checked.
 func (v *View) AllowsCheckedPasswords() error { return v.allowsFormat(format.Rotation) }
 
+// AllowsRenames returns the reason for which users do not yet get the address and the name that
+// the identity provider has for them.
+func (v *View) AllowsRenames() error { return v.allowsFormat(format.Rotation) }
+
 // AllowsCallersOps returns the reason for which the ids of requests with an Idempotency-Key do
 // not depend on their caller yet: an older node that gets a repeat makes others.
 func (v *View) AllowsCallersOps() error { return v.allowsFormat(format.Rotation) }

@@ -710,7 +710,10 @@ func (h *historian) budgetThing(a command.Actor, op command.Op) {
 			Org:  compute.Org{ID: compute.OrgID{UUID: h.uuid()}, Slug: pick(h, name, "ada")}, Join: h.chance(2),
 		})
 	case 7:
-		h.send(command.LinkUser{User: a.User, Subject: fmt.Sprint("id ", h.rng.IntN(3))})
+		h.send(command.LinkUser{
+			User: a.User, Subject: fmt.Sprint("id ", h.rng.IntN(3)),
+			Email: pick(h, "", fmt.Sprint("guest", h.rng.IntN(6))), FullName: pick(h, "", "Ada"),
+		})
 	case 0:
 		h.send(command.RemoveBudget{Op: op, Actor: a, Org: b.Org, Key: b.Key, User: b.User})
 	case 1:

@@ -1,6 +1,7 @@
 package fsm_test
 
 import (
+	"strings"
 	"testing"
 
 	"berth/compute"
@@ -72,6 +73,40 @@ func TestLinkBelowItsFormat(t *testing.T) {
 	w.must(command.LinkUser{User: made.User, Subject: "https://id early"})
 	if u, _ := w.view().User(made.User); u.PasswordHash == "" || u.Unproven || !w.live(login) {
 		t.Errorf("the user is %+v, its login is live %t", u, w.live(login))
+	}
+}
+
+// TestRenames renames a user as the identity provider does, except to the address of another
+// user.
+func TestRenames(t *testing.T) {
+	w := newWorld(t)
+	w.upgrade()
+	made, login, key := w.signUp("ann", "https://id ann")
+	w.signUp("ben", "https://id ben")
+	to := func(email, name string) command.LinkUser {
+		return command.LinkUser{User: made.User, Subject: "https://id ann", Email: email, FullName: name}
+	}
+	w.must(to("lovelace@example.com", "Ada Lovelace"))
+	u, ok := w.view().UserByEmail("lovelace@example.com")
+	if _, old := w.view().UserByEmail("ann@example.com"); old || !ok || u.ID != made.User || u.FullName != "Ada Lovelace" {
+		t.Errorf("the user is %+v, %t; the earlier address is known: %t", u, ok, old)
+	}
+	if _, kept := w.view().Key(made.Org, key); !kept || !w.live(login) {
+		t.Error("a new address ends keys or logins")
+	}
+	w.refused(to("ben@example.com", ""), compute.CodeConflict, "email_taken")
+	w.must(to("lovelace@example.com", ""))
+	lines := 0
+	for line := range w.view().Audit(made.Org, 0) {
+		if line.Action == "user.rename" {
+			lines++
+			if !strings.Contains(line.Detail, "ann@example.com") || !strings.Contains(line.Detail, "lovelace@example.com Ada Lovelace") {
+				t.Errorf("the line is %+v", line)
+			}
+		}
+	}
+	if lines != 1 {
+		t.Errorf("%d lines, want 1", lines)
 	}
 }
 

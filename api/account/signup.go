@@ -229,11 +229,37 @@ func (g *signups) token(r *edge.Request) (any, error) {
 	return g.sessions.openSession(r, user, compute.Hash{})
 }
 
+// renamed returns a user with the address and the name that the identity provider has. An
+// address that is not verified, or is another user's here, does not count.
+func (g *signups) renamed(r *edge.Request, known *compute.User, who compute.Identity) (*compute.User, error) {
+	link := command.LinkUser{Op: command.Op{ID: compute.OpID{UUID: g.NewUUID()}}, User: known.ID, Subject: who.Subject}
+	_, taken := r.View.UserByEmail(who.Email)
+	if who.EmailVerified && !taken && compute.BadName(who.Email) == "" {
+		link.Email = who.Email
+	}
+	if who.Name != known.FullName && compute.BadName(who.Name) == "" {
+		link.FullName = who.Name
+	}
+	allowed := r.View.AllowsRenames() == nil && known.Active && !known.Operator
+	if link.Email == "" && link.FullName == "" || !allowed {
+		return known, nil
+	}
+	_, err := g.ProposeAndSee(r, link)
+	if err != nil && detailOf(err) != "email_taken" { // Somebody else got it meanwhile.
+		return nil, err
+	}
+	user, ok := r.View.User(known.ID)
+	if !ok {
+		return nil, edge.NotFound()
+	}
+	return user, nil
+}
+
 // userOf returns the user for a person of the identity provider. It is the one who signed
 // in as this person before, else the one with the verified address, else a new one.
 func (g *signups) userOf(r *edge.Request, who compute.Identity) (*compute.User, error) {
 	if known, ok := r.View.UserBySubject(who.Subject); ok {
-		return known, nil
+		return g.renamed(r, known, who)
 	}
 	if !who.EmailVerified || compute.BadName(who.Email) != "" {
 		return nil, compute.Errorf(compute.CodeForbidden,

@@ -135,7 +135,7 @@ func everyCommand() []command.Command {
 		command.RecordPurchase{Purchase: compute.Purchase{Org: a.Org, ID: "cs_1", Amount: 5, Paid: 100, Currency: "eur", Payment: "pi_1"}},
 		command.RecordDeed{Op: op, Actor: a, Action: "backup.save", Target: "x"},
 		command.SignUp{Op: op, Actor: a, User: compute.User{Email: "e", Subject: "https://id 1", Unproven: true}, Org: compute.Org{Slug: "s"}, Join: true},
-		command.LinkUser{Op: op, Actor: a, User: a.User, Subject: "https://id 1"},
+		command.LinkUser{Op: op, Actor: a, User: a.User, Subject: "https://id 1", Email: "n@example.com", FullName: "N"},
 		command.RotateKey{
 			Op: op, Actor: a, Org: a.Org, Key: &compute.DataKey{Number: 2, Sealed: []byte{1}}, Retire: true,
 			Variables: []compute.Variable{{Name: "A", Sealed: []byte{2}, Key: 2}}, Signing: []compute.CallbackSecret{{Number: 1, Key: 2}},

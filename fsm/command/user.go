@@ -44,12 +44,16 @@ type (
 		Join  bool         `cbor:"5,keyasint,omitempty"`
 	}
 
-	// LinkUser records the subject of a user at the identity provider, once.
+	// LinkUser records the subject of a user at the identity provider, once, and later the
+	// address and the name that the provider has for the subject.
 	LinkUser struct {
 		Op      Op             `cbor:"1,keyasint"`
 		Actor   Actor          `cbor:"2,keyasint,omitzero"` // The user, for the audit record.
 		User    compute.UserID `cbor:"3,keyasint"`
 		Subject string         `cbor:"4,keyasint"`
+		// Email and FullName replace those of a user who has the subject; "" keeps them.
+		Email    string `cbor:"80,keyasint,omitempty"`
+		FullName string `cbor:"81,keyasint,omitempty"`
 	}
 
 	// SetDefaultOrg makes an organization the default one of the actor.
@@ -99,7 +103,8 @@ func userRows() []*row {
 		}.row(),
 		payload[LinkUser]{
 			number: 95, since: format.Accounts,
-			op: func(c LinkUser) Op { return c.Op },
+			op:   func(c LinkUser) Op { return c.Op },
+			uses: func(c LinkUser) uint64 { return formatIf(c.Email != "" || c.FullName != "", format.Rotation) },
 		}.row(),
 	}
 }

@@ -51,7 +51,7 @@ const (
 	// the trail. Objects are replaced beyond a limit of their number. Nodes whose Docker engine
 	// does not answer get no containers. A new execution waits for what the oldest like it waits
 	// for. Members of an organization do not share Idempotency-Keys. Quotas are for hardware
-	// profiles too. The root token is rotated.
+	// profiles too. The root token is rotated. Users are renamed as at the identity provider.
 	Rotation = 18
 
 	// Newest is the newest format that this program can apply.
